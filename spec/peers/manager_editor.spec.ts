@@ -3,7 +3,7 @@
  * texts, and what others write.
  */
 import { describe, expect, it } from "vitest";
-import { soon } from "./browser.ts";
+import { soon, type Page } from "./browser.ts";
 import { ACCEPTED, atCaret, caretBehind, drawn, openEditor, openStandIn, settled } from "./editor_pages.ts";
 import { allFaultsOf, endSession, heading, shareGateway, signIn, until } from "./manager_pages.ts";
 
@@ -322,23 +322,112 @@ describe("finding", () => {
 });
 
 describe("large texts", () => {
-  it("are drawn only where they can be seen, to their end", async () => {
-    const routes = Array.from({ length: 1250 }, (_, i) => ({ name: `route-${i}`, path: `/${i}` }));
-    const text = JSON.stringify(
-      { services: [{ name: "shop", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes }] },
-      null,
-      2,
-    );
-    expect(text.split("\n").length).toBeGreaterThan(5000);
-    const { page, validated } = await open(text);
+  const routes = Array.from({ length: 1250 }, (_, i) => ({ name: `route-${i}`, path: `/${i}` }));
+  const LARGE = JSON.stringify(
+    { services: [{ name: "shop", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 9 }], routes }] },
+    null,
+    2,
+  );
+  const LINES = LARGE.split("\n");
+  const lineOf = (part: string) => LINES.findIndex((line) => line.includes(part)) + 1;
+  const status = (page: Page) => page.locator("[role=search] [role=status]").innerText();
+  const find = async (page: Page, what: string) => {
     await page.keyboard.press("Control+f");
-    await page.getByRole("textbox", { name: "Text of the configuration" }).focus();
+    await page.keyboard.type(what);
+    await expect.poll(() => status(page)).toMatch(/ of /);
+    await page.keyboard.press("Escape");
+  };
+  /** What Ctrl+C takes. */
+  const copied = async (page: Page) => {
+    await page.evaluate(
+      `window.addEventListener("copy", ({ clipboardData }) => (window.taken = clipboardData.getData("text/plain")))`,
+    );
+    await page.keyboard.press("Control+c");
+    return page.evaluate<string>("window.taken");
+  };
+
+  it("are held and drawn only around the place that is seen, and are edited everywhere", async () => {
+    expect(LINES.length).toBeGreaterThan(5000);
+    const { page, field, validated } = await open(LARGE);
+    await field.focus();
     await page.keyboard.press("Control+End");
-    await until(page, `document.querySelector(".editor__numbers").textContent.includes("${text.split("\n").length}")`);
-    expect(await page.evaluate(`document.querySelectorAll(".editor__row").length`)).toBeLessThan(100);
+    await until(page, `document.querySelector(".editor__numbers").textContent.includes("${LINES.length}")`);
+    const held = async () => {
+      const rows = await page.evaluate<number>(`document.querySelectorAll(".editor__row").length`);
+      return [rows < 100, (await field.inputValue()).split("\n").length < 200];
+    };
+    expect(await held()).toEqual([true, true]);
     await page.keyboard.press("Backspace");
     await until(page, `document.querySelector("textarea").getAttribute("aria-invalid") === "true"`);
-    await expect.poll(() => validated.at(-1)?.length).toBe(text.length - 1);
+    await expect.poll(() => validated.at(-1)?.length).toBe(LARGE.length - 1);
+    // Scrolling does not move the caret: what is typed goes where it is, and is seen there.
+    await page.evaluate(`document.querySelector(".editor__scroller").scrollTop = 40_000`);
+    await until(page, `document.querySelector("textarea").value.includes('"route-${Math.floor(2000 / 4) - 3}"')`);
+    expect(await held()).toEqual([true, true]);
+    await page.keyboard.type("}");
+    await until(page, `document.querySelector(".editor__row[data-current]")?.textContent === "}"`);
+    await expect.poll(() => validated.at(-1)).toBe(LARGE);
+    for (let i = 0; i < 30; i++) await page.keyboard.press("PageUp");
+    await page.keyboard.press("Control+Home");
+    await page.keyboard.type(" ");
+    await expect.poll(() => validated.at(-1)).toBe(` ${LARGE}`);
+    for (let i = 0; i < 3; i++) await page.keyboard.press("Control+z");
+    await expect.poll(() => validated.at(-1)).toBe(LARGE);
+    await until(page, `document.querySelector(".editor__row[data-current]")?.textContent === "}"`);
+  });
+
+  it("are selected, copied, cut, pasted and replaced whole or in parts larger than what the field holds", async () => {
+    const { page, field, validated } = await open(LARGE);
+    await settled(page);
+    await page.keyboard.press("Control+a");
+    expect(await copied(page)).toBe(LARGE);
+    // A selection from one place to another that is far away.
+    await find(page, '"route-100"');
+    await page.keyboard.press("ArrowLeft");
+    await page.keyboard.press("Shift+Control+End");
+    await page.keyboard.press("Shift+ArrowLeft");
+    const part = LARGE.slice(LARGE.indexOf('"route-100"'), -1);
+    expect(await copied(page)).toBe(part);
+    await page.keyboard.press("Control+x");
+    await expect.poll(() => validated.at(-1)).toBe(LARGE.replace(part, ""));
+    await page.keyboard.press("Control+v");
+    await settled(page);
+    expect(await atCaret(page)).toBe("}");
+    await page.keyboard.press("Control+Home");
+    await page.keyboard.press("Shift+Control+End");
+    await page.keyboard.type("{");
+    expect(await field.inputValue()).toBe("{");
+    await page.keyboard.press("Control+z");
+    await settled(page);
+    await page.keyboard.press("Control+a");
+    expect(await copied(page)).toBe(LARGE);
+    await page.keyboard.press("ArrowLeft");
+    expect(await atCaret(page)).toBe("{");
+  });
+
+  it("are explained, completed, found and counted at places that the field has not held before", async () => {
+    const { page, field } = await open(LARGE);
+    await settled(page);
+    await find(page, '"route-1111"');
+    const help = page.locator(".editor__help");
+    await help.filter({ hasText: "services[0].routes[1111].name" }).waitFor();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.type(', "meth');
+    await page.getByRole("option", { name: /^methods/ }).waitFor();
+    await page.keyboard.press("Enter");
+    expect(await field.inputValue()).toContain('"name": "route-1111", "methods": []');
+    await find(page, ":12");
+    await until(
+      page,
+      `document.querySelector(".editor__row[data-current]")?.textContent.includes("${LINES[11]!.trim().slice(1, 5)}")`,
+    );
+    await page.keyboard.press("Home");
+    await page.keyboard.type("x");
+    await until(page, `document.querySelector("textarea").getAttribute("aria-invalid") === "true"`);
+    await find(page, `:${lineOf('"route-900"')}`);
+    await page.keyboard.press("F8");
+    await until(page, `document.querySelector(".editor__row[data-current]")?.textContent.startsWith("x")`);
+    await page.getByRole("button", { name: "Line 12, column 1" }).waitFor();
   });
 
   it("of one line are shown without colours", async () => {

@@ -42,7 +42,7 @@ export function completionAt(outline: Outline, offset: number, schema: Schema, i
   const place = placeAt(outline, offset);
   const { at, token } = place;
   if (at === null || (token === null && !isAsked)) return null;
-  const typed = token === null ? "" : textOf(outline.text.slice(token.start, offset));
+  const typed = token === null ? "" : textOf(outline.lines.slice(token.start, offset));
   const all = at === "key" ? keys() : values();
   const wanted = typed.toLowerCase();
   const starts = all.filter(({ label }) => label.toLowerCase().startsWith(wanted));

@@ -18,17 +18,11 @@ export class CompletionList {
     hidden: true,
   });
   readonly #view: () => EditorView;
-  readonly #catchUp: () => void;
   #completion: Completion | null = null;
   #chosen = 0;
 
-  /**
-   * `catchUp` shows what is suggested for the text and the caret of this moment: a text is read a little later than it
-   * is typed.
-   */
-  constructor(view: () => EditorView, catchUp: () => void) {
+  constructor(view: () => EditorView) {
     this.#view = view;
-    this.#catchUp = catchUp;
   }
 
   get isOpen(): boolean {
@@ -56,17 +50,16 @@ export class CompletionList {
     );
     this.#choose(0);
     const { x, y } = this.#view().pointOf(completion.from);
-    const isBelow = y < field.clientHeight / 2;
-    this.node.style.left = `${Math.max(Math.min(x, field.clientWidth - this.node.offsetWidth), 0)}px`;
+    const { clientHeight, clientWidth } = this.#view().node;
+    const isBelow = y < clientHeight / 2;
+    this.node.style.left = `${Math.max(Math.min(x, clientWidth - this.node.offsetWidth), 0)}px`;
     this.node.style.top = `${isBelow ? y + LINE_PX : y - this.node.offsetHeight}px`;
   }
 
   /** Whether the key was for the list. */
   onKey({ key, ctrlKey, altKey, metaKey, shiftKey }: KeyboardEvent): boolean {
     if (!this.isOpen || !KEYS.includes(key) || ctrlKey || altKey || metaKey || shiftKey) return false;
-    this.#catchUp();
-    const count = this.#completion?.suggestions.length ?? 0;
-    if (count === 0) return false;
+    const count = this.#completion!.suggestions.length;
     if (key === "Escape") this.show(null);
     else if (key === "Enter" || key === "Tab") this.#accept(this.#chosen);
     else this.#choose((this.#chosen + (key === "ArrowDown" ? 1 : count - 1)) % count);
@@ -82,7 +75,6 @@ export class CompletionList {
   }
 
   #acceptLabel(wanted: string): void {
-    this.#catchUp();
     const index = this.#completion?.suggestions.findIndex(({ label }) => label === wanted) ?? -1;
     if (index >= 0) this.#accept(index);
   }

@@ -20,6 +20,9 @@ export class Draft {
   readonly #listeners = new Set<() => void>();
   #base = NONE;
   #text = "";
+  /** Makes the text of what is being typed, once somebody looks at it. */
+  #later: (() => string) | null = null;
+  #isUntold = false;
   /** The digest of the file as the gateway has told it last. */
   #seen: string | null = null;
   #isStale = false;
@@ -46,12 +49,14 @@ export class Draft {
   }
 
   get text(): string {
+    if (this.#later !== null) this.#text = this.#later();
+    this.#later = null;
     return this.#text;
   }
 
   /** Whether the text differs from its base. */
   get isDirty(): boolean {
-    return this.#base !== NONE && this.#text !== this.#base.text;
+    return this.#base !== NONE && this.text !== this.#base.text;
   }
 
   /** Whether the file has been changed, by somebody else or by hand, since it was taken as the base. */
@@ -67,9 +72,15 @@ export class Draft {
     if (!isFirst) this.#compare(digest);
   }
 
+  /** What `text` returns is the text from now on; listeners hear of it with the next `setText`. */
+  setLater(text: () => string): void {
+    [this.#later, this.#isUntold] = [text, true];
+  }
+
   setText(text: string): void {
-    if (text === this.#text) return;
-    this.#text = text;
+    this.#later = null;
+    if (text === this.#text && !this.#isUntold) return;
+    [this.#text, this.#isUntold] = [text, false];
     this.#changed();
   }
 
@@ -108,7 +119,7 @@ export class Draft {
 
   /** After a sign-out, and when another user has signed in. */
   forget(): void {
-    [this.#base, this.#text, this.#isStale] = [NONE, "", false];
+    [this.#base, this.#text, this.#isStale, this.#later] = [NONE, "", false, null];
     this.#changed();
   }
 

@@ -7,29 +7,30 @@ import { CompletionList } from "./completion_list.ts";
 import { download } from "./copy.ts";
 import { after, button, el, replace, setText } from "./dom.ts";
 import type { Checks } from "./draft_checks.ts";
+import type { Edit } from "./edit_history.ts";
 import { findingsOf, moved, tokenEnd, type Finding } from "./editor_checks.ts";
 import { FindBar } from "./editor_find.ts";
 import { newLine, shiftedLines } from "./editor_typing.ts";
-import { EditorView } from "./editor_view.ts";
+import { EditorView, shownText } from "./editor_view.ts";
 import { number } from "./format.ts";
-import { outlineOf, placeAt } from "./json_outline.ts";
+import { OutlineReader, placeAt } from "./json_outline.ts";
 import { helpOf, schemasAt, type Schema } from "./schema_help.ts";
+import { Lines } from "./text_lines.ts";
 
 interface EditorOptions {
   readonly schema: Schema;
   readonly checks: Checks;
-  readonly changed: (text: string) => void;
-  /** As it is checked: with the line ends of the file. */
-  readonly asSent: (text: string) => string;
-  /** The other way round. */
-  readonly asShown: (text: string) => string;
+  /** Called with each edit. */
+  readonly changed: () => void;
+  /** Called once the keys rest. Returns the text as it is checked: with the line ends of the file. */
+  readonly rested: () => string;
   /** The text to return to. */
   readonly discard: () => string;
 }
 
 const KEYS =
-  "Tab leaves the text. Ctrl+Space suggests names and values, Ctrl+F finds, F8 goes to the next problem, " +
-  "and Tab shifts selected lines.";
+  "Tab leaves the text. Ctrl+Space suggests names and values, Ctrl+F finds and goes to lines (:120), " +
+  "F8 goes to the next problem, and Tab shifts selected lines.";
 const ATTRIBUTES = {
   id: "editor-text",
   "aria-label": "Text of the configuration",
@@ -38,26 +39,29 @@ const ATTRIBUTES = {
 };
 /** Problems listed individually. */
 const MAX_PROBLEMS = 100;
-const READ_MS = 60;
+const REST_MS = 60;
+/** What is read at once behind an edit: the rest follows in pieces of that time, so that no key waits. */
+const READ_AHEAD = 5_000;
+const PIECE_MS = 8;
 
 export class Editor {
   readonly node: HTMLElement;
   readonly #options: EditorOptions;
-  readonly #list = new CompletionList(
-    () => this.#view,
-    () => (this.#outline.text === this.text ? this.#selectionChanged() : this.#read()),
-  );
+  readonly #list = new CompletionList(() => this.#view);
   readonly #view = new EditorView({ ...ATTRIBUTES, "aria-controls": this.#list.node.id }, this.#list.node);
   readonly #find = new FindBar(this.#view, () => this.#mark());
   readonly #state = el("p", { role: "status" });
   readonly #help = el("div", { class: "editor__help" });
   readonly #problems = el("ol", { class: "list" });
   readonly #endListening: () => void;
-  /** What the gateway has found last, in the text as it is shown. */
-  #judged = { verdict: null as Checks["verdict"], text: "", findings: [] as readonly Finding[] };
   readonly #onSelection = () => this.#selectionChanged();
-  #outline = outlineOf("");
+  #outline = new OutlineReader(this.#view.lines);
+  /** What the gateway has found last, at its places in the text of now. */
+  #judged = { verdict: null as Checks["verdict"], isCurrent: false, findings: [] as readonly Finding[] };
   #findings: readonly Finding[] = [];
+  /** The text as it was when the keys rested; null: it has changed since. */
+  #sent: string | null = null;
+  #cancelRest = () => {};
   #cancelReading = () => {};
   #costMs = 0;
   /** Where the suggestions were shown, and whether they had been asked for. */
@@ -67,12 +71,11 @@ export class Editor {
     this.#options = options;
     this.#endListening = options.checks.onChange(() => this.#mark());
     const { field } = this.#view;
-    const edit = (command: "undo" | "redo") => (field.focus(), document.execCommand(command));
     const tools = [
       button("Find", () => this.#find.open(), "small"),
-      button("Undo", () => edit("undo"), "small"),
-      button("Redo", () => edit("redo"), "small"),
-      button("Discard changes", () => this.#view.replace(0, this.text.length, options.discard(), 0), "small"),
+      button("Undo", () => this.#view.undo("undo"), "small"),
+      button("Redo", () => this.#view.undo("redo"), "small"),
+      button("Discard changes", () => this.#view.replace(0, this.#view.lines.length, options.discard(), 0), "small"),
       button("Download", () => download(this.text), "small"),
     ];
     const hint = el("p", { class: "muted", id: "editor-keys" }, KEYS);
@@ -84,88 +87,105 @@ export class Editor {
       el("section", { class: "card stack", "aria-label": "Editor" }, ...body),
       problems,
     );
-    field.addEventListener("input", () => this.#onInput());
-    field.addEventListener("keydown", (event) => this.#onKey(event));
+    this.#view.edited = (edit) => this.#edited(edit);
+    field.addEventListener("keydown", (event) => this.#onKey(event), { capture: true });
     field.addEventListener("blur", () => this.#list.show(null));
     field.addEventListener("pointermove", ({ clientX, clientY }) =>
-      this.#showHelp(this.#view.offsetAt(clientX, clientY) ?? field.selectionStart),
+      this.#showHelp(this.#view.offsetAt(clientX, clientY) ?? this.#view.selection.focus),
     );
-    field.addEventListener("pointerleave", () => this.#showHelp(field.selectionStart));
+    field.addEventListener("pointerleave", () => this.#showHelp(this.#view.selection.focus));
     document.addEventListener("selectionchange", this.#onSelection);
   }
 
   get text(): string {
-    return this.#view.text;
+    return this.#view.lines.text;
   }
 
   /** Another text: what was typed before cannot be brought back by undo. */
   setText(text: string): void {
     this.#view.setText(text);
-    this.#read();
+    this.#outline = new OutlineReader(this.#view.lines);
+    this.#rest();
   }
 
   /** Puts the caret there, and selects nothing: what is typed next replaces nothing. */
   goTo(offset: number): void {
-    this.#view.field.focus();
+    this.#view.field.focus({ preventScroll: true });
     this.#view.select(offset, offset);
     this.#showHelp(offset);
+  }
+
+  /** The offset of a line and a column, which count from 1. */
+  offsetOf(line: number, column: number): number {
+    return this.#view.lines.offsetOf(line, column);
   }
 
   /** Returns where the caret was. */
   close(): number {
     this.#endListening();
     this.#cancelReading();
+    this.#cancelRest();
+    if (this.#sent === null) this.#options.rested();
     document.removeEventListener("selectionchange", this.#onSelection);
-    return this.#view.field.selectionStart;
+    return this.#view.selection.focus;
   }
 
-  #onInput(): void {
-    this.#view.read();
-    this.#options.changed(this.text);
+  #edited({ from, removed, added, after: { focus } }: Edit): void {
+    this.#options.changed();
+    this.#outline.edited(from);
+    this.#outline.readTo(from + added.length + READ_AHEAD);
+    const [end, by] = [from + removed.length, added.length - removed.length];
+    for (const finding of new Set([...this.#findings, ...this.#judged.findings])) {
+      const { at } = finding;
+      if (at !== null && at >= from) finding.at = at >= end ? at + by : null;
+    }
+    this.#sent = null;
     this.#cancelReading();
-    // Reading a large text takes longer than a keystroke may.
-    this.#cancelReading = after(Math.max(READ_MS, this.#costMs * 4), () => this.#read());
+    this.#cancelRest();
+    this.#cancelRest = after(Math.max(REST_MS, this.#costMs * 8), () => this.#rest());
+    this.#suggest(focus, this.#list.isOpen && this.#suggested.isAsked);
   }
 
-  #read(): void {
-    this.#cancelReading();
+  /** The keys rest: everything that needs the whole text follows. */
+  #rest(): void {
     const began = performance.now();
-    this.#outline = outlineOf(this.text);
+    this.#cancelRest();
+    this.#sent = this.#options.rested();
+    this.#options.checks.check(this.#sent);
     this.#costMs = performance.now() - began;
-    this.#options.checks.check(this.#options.asSent(this.text));
     this.#find.update();
     this.#mark();
-    this.#suggest(this.#list.isOpen && this.#suggested.isAsked);
+    this.#read();
   }
 
-  #suggest(isAsked: boolean): void {
-    const { selectionStart: at, selectionEnd: end } = this.#view.field;
+  /** Reads on in pieces, until the outline is that of the whole text. */
+  #read(): void {
+    this.#cancelReading();
+    if (this.#outline.isDone) return;
+    const until = performance.now() + PIECE_MS;
+    while (!this.#outline.readTo(this.#outline.at + READ_AHEAD) && performance.now() < until);
+    if (this.#outline.isDone) this.#mark();
+    else this.#cancelReading = after(0, () => this.#read());
+  }
+
+  #suggest(at: number, isAsked: boolean): void {
     this.#suggested = { at, isAsked };
-    const isTyped = document.activeElement === this.#view.field && at === end;
+    const isTyped = document.activeElement === this.#view.field;
     this.#list.show(isTyped ? completionAt(this.#outline, at, this.#options.schema, isAsked) : null);
   }
 
   /** Marks what is wrong where it stands: as the gateway says, and until then what is known at once. */
   #mark(): void {
-    const { trouble } = this.#options.checks;
-    const { verdict, text: judgedText, findings } = this.#judgement();
-    const isCurrent = verdict !== null && judgedText === this.text;
+    const { trouble, verdict } = this.#options.checks;
+    const isCurrent = this.#judge();
     const local = isCurrent
       ? []
       : this.#outline.faults.map(({ from, message }): Finding => ({ kind: "error", at: from, message }));
-    const place = moved(judgedText, this.text);
-    const known = findings.map((finding) => ({
-      ...finding,
-      at: finding.at === null ? null : place(finding.at),
-    }));
-    this.#findings = [
-      ...local,
-      ...known.filter(
-        ({ at }, i) => isCurrent || (findings[i]!.at !== null && at !== null && !local.some((each) => each.at === at)),
-      ),
-    ];
+    const places = new Set(local.map(({ at }) => at));
+    const known = this.#judged.findings.filter(({ at }) => isCurrent || (at !== null && !places.has(at)));
+    this.#findings = [...local, ...known];
     const marks = this.#findings.flatMap(({ kind, at }) =>
-      at === null ? [] : [{ kind, from: at, to: tokenEnd(this.text, at) }],
+      at === null ? [] : [{ kind, from: at, to: tokenEnd(this.#view.lines, at) }],
     );
     this.#view.setMarks([...marks, ...this.#find.marks]);
     const errors = this.#findings.filter(({ kind }) => kind === "error").length;
@@ -187,16 +207,25 @@ export class Editor {
           : `Being checked: ${counts} so far.`,
     );
     replace(this.#problems, ...this.#findings.slice(0, MAX_PROBLEMS).map((finding) => this.#problemRow(finding)));
-    this.#showHelp(this.#view.field.selectionStart);
+    this.#showHelp(this.#view.selection.focus);
   }
 
-  #judgement() {
+  /** Returns whether what the gateway has found is about the text of now. */
+  #judge(): boolean {
     const { verdict } = this.#options.checks;
-    if (verdict !== null && verdict !== this.#judged.verdict) {
-      const text = this.#options.asShown(verdict.text);
-      this.#judged = { verdict, text, findings: findingsOf(text, verdict.found) };
+    if (verdict === null) this.#judged = { verdict, isCurrent: false, findings: [] };
+    if (verdict === null) return false;
+    const isCurrent = verdict.text === this.#sent;
+    if (verdict === this.#judged.verdict && isCurrent === this.#judged.isCurrent) return isCurrent;
+    const isNew = isCurrent || verdict !== this.#judged.verdict;
+    const lines = isCurrent ? this.#view.lines : new Lines(shownText(verdict.text));
+    const findings = isNew ? findingsOf(lines, verdict.found) : this.#judged.findings;
+    if (isNew && !isCurrent) {
+      const place = moved(lines.text, this.text);
+      for (const finding of findings) finding.at = finding.at === null ? null : place(finding.at);
     }
-    return this.#judged;
+    this.#judged = { verdict, isCurrent, findings };
+    return isCurrent;
   }
 
   #problemRow({ kind, at, message }: Finding): HTMLElement {
@@ -211,32 +240,34 @@ export class Editor {
   }
 
   #placeText(offset: number): string {
-    const line = this.#view.lineAt(offset);
-    return `Line ${line}, column ${[...this.text.slice(this.#view.startOf(line), offset)].length + 1}`;
+    const { lines } = this.#view;
+    const row = lines.rowAt(offset);
+    return `Line ${row + 1}, column ${[...lines.slice(lines.startOf(row), offset)].length + 1}`;
   }
 
   #goToNext(by: 1 | -1): void {
     const places = this.#findings.flatMap(({ at }) => at ?? []).sort((a, b) => (a - b) * by);
-    const next = places.find((at) => (at - this.#view.field.selectionStart) * by > 0) ?? places[0];
+    const next = places.find((at) => (at - this.#view.selection.focus) * by > 0) ?? places[0];
     if (next !== undefined) this.goTo(next);
   }
 
   #selectionChanged(): void {
-    const { field } = this.#view;
-    if (document.activeElement !== field) return;
-    if (this.#list.isOpen && this.#outline.text === this.text && field.selectionStart !== this.#suggested.at)
-      this.#list.show(null);
+    if (document.activeElement !== this.#view.field) return;
+    const { focus } = this.#view.selection;
+    if (this.#list.isOpen && focus !== this.#suggested.at) this.#list.show(null);
     this.#view.draw();
-    this.#showHelp(field.selectionStart);
+    this.#showHelp(focus);
   }
 
   /** What is wrong in the line, and what the schema says about the field. */
   #showHelp(offset: number): void {
-    if (this.#outline.text !== this.text) return;
+    if (!this.#outline.isDone && offset >= this.#outline.at) return;
     const { schema } = this.#options;
-    const line = this.#view.lineAt(offset);
+    const { lines } = this.#view;
+    const row = lines.rowAt(offset);
+    const [start, end] = [lines.startOf(row), lines.startOf(row + 1)];
     const wrong = this.#findings
-      .filter(({ at }) => at !== null && this.#view.lineAt(at) === line)
+      .filter(({ at }) => at !== null && at >= start && at < end)
       .map(({ message }) => message);
     const { path, values, member } = placeAt(this.#outline, offset);
     const required = schemasAt(schema, this.#outline, { path: path.slice(0, -1), values }).flatMap(
@@ -250,35 +281,35 @@ export class Editor {
       .map((step) => (typeof step === "number" ? `[${step}]` : step))
       .join(".")
       .replaceAll(".[", "[");
-    const lines = [...wrong, description, facts].filter((text) => text !== "");
-    const shown = [name === "" ? "The configuration" : name, ...lines];
+    const texts = [...wrong, description, facts].filter((text) => text !== "");
+    const shown = [name === "" ? "The configuration" : name, ...texts];
     if (this.#help.textContent === shown.join("")) return;
     replace(
       this.#help,
       el("p", { class: "mono" }, shown[0]!),
-      ...lines.map((text, i) => el("p", { class: i < wrong.length && "editor__wrong" }, text)),
+      ...texts.map((text, i) => el("p", { class: i < wrong.length && "editor__wrong" }, text)),
     );
   }
 
   #onKey(event: KeyboardEvent): void {
     const { key, shiftKey } = event;
     const isCommand = event.ctrlKey || event.metaKey;
-    const { field } = this.#view;
-    const { selectionStart: from, selectionEnd: to } = field;
     if (event.isComposing) return;
     if (this.#list.onKey(event)) return event.preventDefault();
+    const view = this.#view;
+    const { from, to, focus } = view.selection;
     if (isCommand && key.toLowerCase() === "f") this.#find.open();
     else if (isCommand && key === " ") {
-      this.#outline = outlineOf(this.text);
-      this.#suggest(true);
+      this.#outline.readTo(focus + READ_AHEAD);
+      this.#suggest(focus, true);
     } else if (key === "F8") this.#goToNext(shiftKey ? -1 : 1);
     else if (key === "Enter" && !isCommand) {
-      const { text, caret } = newLine(this.text, from, to);
-      this.#view.replace(from, to, text, caret);
+      const { text, caret } = newLine(view.lines, from, to);
+      view.replace(from, to, text, caret);
     } else if (key === "Tab" && from !== to && !isCommand) {
-      const lines = shiftedLines(this.text, from, to, shiftKey ? -1 : 1);
-      this.#view.replace(lines.from, lines.to, lines.text);
-      field.setSelectionRange(lines.from, lines.from + lines.text.length);
+      const lines = shiftedLines(view.lines, from, to, shiftKey ? -1 : 1);
+      view.replace(lines.from, lines.to, lines.text);
+      view.select(lines.from, lines.from + lines.text.length);
     } else return;
     event.preventDefault();
   }

@@ -2,21 +2,22 @@
  * What the gateway has found in a text, at its places in the editor.
  */
 import type { Validation } from "./api.ts";
+import type { Lines } from "./text_lines.ts";
 
 /** Something to be said about the text. */
 export interface Finding {
   readonly kind: "error" | "warning";
   /** Offset of the place; null: it is about all of the text, or about another file. */
-  readonly at: number | null;
+  at: number | null;
   readonly message: string;
 }
 
-/** `text`: that was checked. */
+/** `lines`: of what was checked. */
 export function findingsOf(
-  text: string,
+  lines: Lines,
   { issues, warnings }: Pick<Validation, "issues" | "warnings">,
 ): readonly Finding[] {
-  const at = (line: number | null, column: number | null) => (line === null ? null : offsetIn(text, line, column ?? 1));
+  const at = (line: number | null, column: number | null) => (line === null ? null : lines.offsetOf(line, column ?? 1));
   const errors = issues.map((issue): Finding => {
     const { path, line, column, message, file, code } = issue;
     const where = [file === undefined ? "" : line === null ? file : `${file}:${line}:${column}`, path].filter(
@@ -36,15 +37,6 @@ export function findingsOf(
   return [...errors, ...others];
 }
 
-/** Lines and columns count from 1; a column is a code point. */
-export function offsetIn(text: string, line: number, column: number): number {
-  let start = 0;
-  for (let i = 1; i < line && start >= 0; i++) start = text.indexOf("\n", start) + 1 || -1;
-  return start < 0
-    ? text.length
-    : start + [...text.slice(start, start + 2 * column)].slice(0, column - 1).join("").length;
-}
-
 /** Where an offset of `before` is in `after`; null: that part has been changed. */
 export function moved(before: string, after: string): (offset: number) => number | null {
   if (before === after) return (offset) => offset;
@@ -61,7 +53,9 @@ export function moved(before: string, after: string): (offset: number) => number
 const TOKEN = /"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|[^\s,:[\]{}"]+/y;
 
 /** The end of the string, number or word at an offset; of anything else, the next character. */
-export function tokenEnd(text: string, offset: number): number {
-  TOKEN.lastIndex = offset;
-  return TOKEN.test(text) ? TOKEN.lastIndex : offset + 1;
+export function tokenEnd(lines: Lines, offset: number): number {
+  const row = lines.rowAt(offset);
+  const start = lines.startOf(row);
+  TOKEN.lastIndex = offset - start;
+  return TOKEN.test(lines.row(row)) ? start + TOKEN.lastIndex : offset + 1;
 }

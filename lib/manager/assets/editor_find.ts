@@ -1,11 +1,13 @@
 /**
- * The find bar of the editor. Matches ignore case, and do not overlap.
+ * The find bar of the editor. Matches ignore case, and do not overlap; ":120" goes to a line.
  */
 import { button, el, setText } from "./dom.ts";
 import type { EditorView, Mark } from "./editor_view.ts";
 import { number } from "./format.ts";
 
 const MAX_FOUND = 10_000;
+/** Characters of a selection that is looked for. */
+const MAX_WANTED = 1_000;
 
 export class FindBar {
   readonly node: HTMLElement;
@@ -37,14 +39,14 @@ export class FindBar {
     );
   }
 
-  get marks(): readonly Mark[] {
+  get marks(): Mark[] {
     const { length } = this.#input.value;
     return this.#found.map((from, i) => ({ from, to: from + length, kind: i === this.#current ? "current" : "found" }));
   }
 
   open(): void {
-    const { selectionStart: from, selectionEnd: to } = this.#view.field;
-    const selected = this.#view.text.slice(from, to);
+    const { from, to } = this.#view.selection;
+    const selected = this.#view.lines.slice(from, Math.min(to, from + MAX_WANTED));
     if (selected !== "" && !selected.includes("\n")) this.#input.value = selected;
     this.node.hidden = false;
     this.#input.focus();
@@ -59,17 +61,18 @@ export class FindBar {
 
   #search(by: 0 | null): void {
     const wanted = this.#input.value.toLowerCase();
-    const text = this.#view.text.toLowerCase();
+    const { lines } = this.#view;
     const found: number[] = [];
-    for (
-      let at = wanted === "" ? -1 : text.indexOf(wanted);
-      at >= 0 && found.length < MAX_FOUND;
-      at = text.indexOf(wanted, at + wanted.length)
-    )
-      found.push(at);
+    for (let row = 0; row < lines.count && wanted !== "" && found.length < MAX_FOUND; row++) {
+      const line = lines.row(row).toLowerCase();
+      for (let at = line.indexOf(wanted); at >= 0; at = line.indexOf(wanted, at + wanted.length))
+        found.push(lines.startOf(row) + at);
+    }
+    const line = found.length === 0 && by === 0 ? lineIn(wanted) : null;
+    if (line !== null) this.#view.select(lines.offsetOf(line, 1), lines.offsetOf(line, 1));
     this.#found = found;
     this.#current = Math.max(
-      found.findIndex((at) => at >= this.#view.field.selectionStart),
+      found.findIndex((at) => at >= this.#view.selection.from),
       Math.min(found.length, 1) - 1,
     );
     if (by === null) this.#show();
@@ -89,7 +92,9 @@ export class FindBar {
   #show(): void {
     const { length } = this.#found;
     const count = `${number(this.#current + 1)} of ${number(length)}${length === MAX_FOUND ? " or more" : ""}`;
-    setText(this.#count, this.#input.value === "" ? "" : length === 0 ? "Not found" : count);
+    const line = lineIn(this.#input.value);
+    const none = line === null ? "Not found" : `Line ${number(line)} of ${number(this.#view.lines.count)}`;
+    setText(this.#count, this.#input.value === "" ? "" : length === 0 ? none : count);
     this.#changed();
   }
 
@@ -106,4 +111,10 @@ export class FindBar {
     else return;
     event.preventDefault();
   }
+}
+
+/** 120 of ":120"; null: another search. */
+function lineIn(wanted: string): number | null {
+  const digits = /^:(\d+)$/.exec(wanted)?.[1];
+  return digits === undefined ? null : Math.max(Number(digits), 1);
 }

@@ -1,6 +1,8 @@
 /**
  * What the editor adds to typing: the indentation of a new line, and of selected lines.
  */
+import type { Lines } from "./text_lines.ts";
+
 export interface TextEdit {
   readonly from: number;
   readonly to: number;
@@ -13,31 +15,33 @@ export interface TextEdit {
  * A new line in place of a selection: indented as its line, further within a bracket, and with a closing bracket on a
  * line of its own.
  */
-export function newLine(text: string, from: number, to: number): TextEdit {
-  const before = text.slice(text.lastIndexOf("\n", from - 1) + 1, from);
+export function newLine(lines: Lines, from: number, to: number): TextEdit {
+  const before = partBefore(lines, from);
   const indent = /^[ \t]*/.exec(before)![0];
   const isOpen = /[[{]\s*$/.test(before);
-  const own = `\n${indent}${isOpen ? unitOf(text) : ""}`;
-  const isClosed = isOpen && /^[ \t]*[\]}]/.test(text.slice(to, to + 200));
+  const own = `\n${indent}${isOpen ? unitOf(lines) : ""}`;
+  const isClosed = isOpen && /^[ \t]*[\]}]/.test(lines.row(lines.rowAt(to)).slice(partBefore(lines, to).length));
   return { from, to, text: isClosed ? `${own}\n${indent}` : own, caret: own.length };
 }
 
 /** The lines of a selection, one step further in or out. */
-export function shiftedLines(text: string, from: number, to: number, by: 1 | -1): TextEdit {
-  const start = text.lastIndexOf("\n", from - 1) + 1;
-  const end = text.indexOf("\n", to - 1) < 0 ? text.length : text.indexOf("\n", to - 1);
-  const unit = unitOf(text);
-  const lines = text
-    .slice(start, end)
-    .split("\n")
-    .map((line) =>
-      by > 0 ? (line === "" ? "" : unit + line) : line.startsWith(unit) ? line.slice(unit.length) : line.trimStart(),
-    );
-  const shifted = lines.join("\n");
-  return { from: start, to: end, text: shifted, caret: shifted.length };
+export function shiftedLines(lines: Lines, from: number, to: number, by: 1 | -1): TextEdit {
+  const [first, last] = [lines.rowAt(from), lines.rowAt(to - 1)];
+  const unit = unitOf(lines);
+  const shifted = lines.rows(first, last + 1).map((line) => {
+    if (by > 0) return line === "" ? "" : unit + line;
+    return line.startsWith(unit) ? line.slice(unit.length) : line.trimStart();
+  });
+  const text = shifted.join("\n");
+  return { from: lines.startOf(first), to: lines.startOf(last + 1) - 1, text, caret: text.length };
+}
+
+function partBefore(lines: Lines, offset: number): string {
+  const row = lines.rowAt(offset);
+  return lines.row(row).slice(0, offset - lines.startOf(row));
 }
 
 /** One step of indentation, as the text has it. */
-function unitOf(text: string): string {
-  return /^[[{][ \t]*\n([ \t]+)/.exec(text)?.[1] ?? "  ";
+function unitOf(lines: Lines): string {
+  return (/^[[{][ \t]*$/.test(lines.row(0)) && /^[ \t]+/.exec(lines.row(1))?.[0]) || "  ";
 }

@@ -88,10 +88,10 @@ function expanded(
 }
 
 /** Whether the members have the constants that the condition names. */
-function holds(condition: Schema | undefined, { text }: Outline, value: JsonValue | undefined): boolean {
+function holds(condition: Schema | undefined, { lines }: Outline, value: JsonValue | undefined): boolean {
   return Object.entries(condition?.properties ?? {}).some(([name, { const: wanted }]) => {
     const found = value?.members.find(({ key }) => key === name)?.value;
-    return wanted !== undefined && found?.kind === "string" && textOf(text.slice(found.start, found.end)) === wanted;
+    return wanted !== undefined && found?.kind === "string" && textOf(lines.slice(found.start, found.end)) === wanted;
   });
 }
 

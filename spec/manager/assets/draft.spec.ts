@@ -21,6 +21,24 @@ describe("the text under edit", () => {
     expect([draft.isDirty, draft.text]).toEqual([false, A.text]);
   });
 
+  it("is made from what is being typed once somebody looks, and listeners hear of it when the keys rest", async () => {
+    const draft = draftOf({ now: A });
+    await draft.load();
+    const heard: string[] = [];
+    draft.onChange(() => heard.push(draft.text));
+    let made = 0;
+    draft.setLater(() => (made++, "{1}"));
+    draft.setLater(() => (made++, "{2}"));
+    expect([made, heard]).toEqual([0, []]);
+    expect([draft.isDirty, draft.text, made]).toEqual([true, "{2}", 1]);
+    draft.setText("{2}");
+    draft.setText("{2}");
+    expect([heard, made]).toEqual([["{2}"], 1]);
+    draft.setLater(() => "{3}");
+    draft.forget();
+    expect(draft.text).toBe("");
+  });
+
   it("follows the file while it is unchanged, and stays with its base while it is dirty", async () => {
     const file = { now: A };
     const draft = draftOf(file);

@@ -1,12 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { findingsOf, moved, offsetIn, tokenEnd } from "../../../lib/manager/assets/editor_checks.ts";
+import { findingsOf, moved, tokenEnd } from "../../../lib/manager/assets/editor_checks.ts";
+import { Lines } from "../../../lib/manager/assets/text_lines.ts";
 
 const WARNING = { at: "", code: "stale_acceptance", path: "", example: null, service: null, route: null } as const;
 
 describe("the place of a finding", () => {
   it("gives errors and warnings with their places, and those of other files without", () => {
     const place = { line: 2, column: 7 };
-    const findings = findingsOf('{\n "😀": "x"}', {
+    const findings = findingsOf(new Lines('{\n "😀": "x"}'), {
       issues: [
         { path: "services[0].name", ...place, message: "expected a name" },
         { path: "", line: null, column: null, message: "not signed" },
@@ -34,20 +35,8 @@ describe("the place of a finding", () => {
     expect([0, 1].map(moved("ab", ""))).toEqual([null, null]);
   });
 
-  it("counts lines and columns from 1, characters and not halves of them, and ends with the text", () => {
-    expect(
-      [
-        [1, 1],
-        [2, 1],
-        [2, 3],
-        [9, 9],
-        [1, 99],
-      ].map(([line, column]) => offsetIn("ab\n😀c", line!, column!)),
-    ).toEqual([0, 3, 6, 6, 6]);
-  });
-
   it("is a whole string, number or word, or one character", () => {
-    expect([0, 6, 10, 12].map((offset) => tokenEnd('"a b": 5, true}', offset))).toEqual([5, 7, 14, 14]);
-    expect([tokenEnd("{}", 0), tokenEnd("", 0)]).toEqual([1, 1]);
+    expect([0, 6, 10, 12].map((offset) => tokenEnd(new Lines('"a b": 5, true}'), offset))).toEqual([5, 7, 14, 14]);
+    expect([tokenEnd(new Lines("{}"), 0), tokenEnd(new Lines(""), 0)]).toEqual([1, 1]);
   });
 });

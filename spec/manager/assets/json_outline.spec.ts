@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { outlineOf, placeAt, textsAt, type JsonValue } from "../../../lib/manager/assets/json_outline.ts";
+import {
+  OutlineReader,
+  outlineOf,
+  placeAt,
+  textsAt,
+  type JsonValue,
+} from "../../../lib/manager/assets/json_outline.ts";
+import { Lines } from "../../../lib/manager/assets/text_lines.ts";
+import { random } from "../../support/random.ts";
 
 /** The outline as nested data, with the text of what is no container. */
 function shown(text: string, value: JsonValue): unknown {
@@ -88,6 +96,49 @@ describe("the outline of a text", () => {
     }
     expect(read(`${"[".repeat(100)}${"]".repeat(100)}`).faults).toEqual([]);
     expect(read(`${"[".repeat(101)}${"]".repeat(101)}`).faults).toEqual(["100-101 nested deeper than 100 levels"]);
+  });
+});
+
+describe("the outline of a text under edit", () => {
+  const routes = Array.from({ length: 3000 }, (_, i) => ({ name: `r${i}`, path: `/${i}`, plugins: [{ name: "x" }] }));
+  const TEXT = JSON.stringify({ services: [{ name: "shop", routes }], callers: [{ id: "a" }] }, null, 2);
+
+  it("is what it would be of the whole text after each edit, whatever is typed or removed where", () => {
+    const { next } = random(5);
+    const lines = new Lines(TEXT.slice(0, 60_000));
+    const reader = new OutlineReader(lines);
+    const pick = (below: number) => Math.floor(next() * below);
+    for (let i = 0; i < 300; i++) {
+      const [from, length] = [pick(lines.length), pick(3) === 0 ? pick(40) : 0];
+      const to = Math.min(from + length, lines.length);
+      lines.replace(from, to, ["", "{", "}", '"', "[", "]", ",", "\n", '"a": 1,', "7", "/* ", "*/", "// x"][pick(13)]!);
+      reader.edited(from);
+      reader.readTo(pick(2) === 0 ? from + 100 : Infinity);
+      if (i % 10 > 0) continue;
+      reader.readTo(Infinity);
+      const { root, faults } = outlineOf(lines.text);
+      expect({ root: reader.root, faults: reader.faults }).toEqual({ root, faults });
+    }
+  });
+
+  it("reads a few thousand characters after a key in the middle, and finds the place of the caret in them", () => {
+    const lines = new Lines(TEXT);
+    const reader = new OutlineReader(lines);
+    reader.readTo(Infinity);
+    const from = TEXT.indexOf('"r1500"') + 1;
+    for (const typed of ["x", "{", '"', "\n"]) {
+      lines.replace(from, from, typed);
+      reader.edited(from);
+      expect(from - reader.at).toBeLessThan(5_000);
+      reader.readTo(from + 10);
+      expect(reader.at - from).toBeLessThan(300);
+      lines.replace(from, from + 1, "");
+      reader.edited(from);
+      reader.readTo(from + 10);
+      expect(placeAt(reader, from).path).toEqual(["services", 0, "routes", 1500, "name"]);
+    }
+    expect([reader.isDone, reader.readTo(Infinity)]).toEqual([false, true]);
+    expect(reader.faults).toEqual([]);
   });
 });
 
