@@ -17,6 +17,7 @@ export const ACCEPTABLE_WARNINGS = [
   "token_for_anyone",
   "guard_fails_open",
   "plain_http_secret",
+  "proxy_header_optional",
   "placeholder_secret",
   "limit_by_any_header",
   "redirect_loop",

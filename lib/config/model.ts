@@ -127,6 +127,10 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
         }),
         [],
       ),
+      proxy_protocol: choice(
+        ["off", "accept", "require"],
+        "Whether connections of trusted proxies may, or must, begin with a header of the PROXY protocol.",
+      ),
       access_log: s.withDefault(accessLogSchema(field), {}),
       decisions: s.optional(DECISIONS),
       server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
@@ -157,7 +161,9 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
     {
       describe: "Gateway-level settings.",
       refine(global, report) {
-        const { clientIpHeaders, trustedProxies } = global;
+        const { clientIpHeaders, proxyProtocol, trustedProxies } = global;
+        if (proxyProtocol === "require" && trustedProxies.length === 0)
+          report('takes headers of "trusted_proxies" alone, and there are none', "proxy_protocol");
         if (clientIpHeaders.length > 0 && trustedProxies.length === 0)
           report('count from "trusted_proxies" alone, and there are none', "client_ip_headers");
         for (const feature of features) feature.checkGlobal?.(global, report);

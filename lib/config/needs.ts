@@ -52,7 +52,10 @@ const OF_PLUGIN: Fields = { callers: "callers", limits_by_group: "callers", cost
 
 /** What texts name. */
 type Texts = Readonly<Record<string, Readonly<Record<string, readonly string[]>>>>;
-const IN_GLOBAL: Texts = { http1: { node: ["nodeHttp1"] } };
+const IN_GLOBAL: Texts = {
+  http1: { node: ["nodeHttp1"] },
+  proxy_protocol: { accept: ["routing"], require: ["routing"] },
+};
 const IN_ACCESS_LOG: Texts = { format: { combined: ["logs"] } };
 const IN_SERVICE: Texts = {
   protocol: { https: ["outbound"], h2: ["http2", "outbound"], h2c: ["http2"] },

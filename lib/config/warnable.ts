@@ -51,7 +51,7 @@ export function canWarn(document: JsonNode, [service, ...more]: readonly JsonNod
 
 /** What warnings are about, besides plugins, routes that no request reaches and secrets that look like templates. */
 const OF_DOCUMENT = ["callers", "caller_files"];
-const OF_GLOBAL = ["counters", "egress_proxy", "accept_warnings"];
+const OF_GLOBAL = ["counters", "egress_proxy", "proxy_protocol", "accept_warnings"];
 /** {a}/{b*} */
 const REST = /[}>]\/[{<][^/]*\*/;
 

@@ -46,6 +46,7 @@ import * as upstreamPath from "../route/upstream_path.ts";
 import * as nodeHttp1 from "../server/http1_node.ts";
 import * as http2Server from "../server/http2.ts";
 import * as sharedConnections from "../server/shared_connections.ts";
+import * as proxyHeader from "../server/proxy_header.ts";
 import * as trustedProxies from "../server/trusted_proxies.ts";
 import * as serverTls from "../server/tls.ts";
 import * as sharedCallers from "../store/shared_callers.ts";
@@ -62,7 +63,7 @@ const ALL: Features = {
   http2: all(http2Request, http2Server),
   nodeHttp1: all(nodeParser, nodeHttp1),
   serverTls: all(serverTls, hostCertificates, tlsFields, httpsFacts),
-  routing: all(conditions, upstreamPath, routeTimeouts, trustedProxies, httpsRedirect, ownErrors),
+  routing: all(conditions, upstreamPath, routeTimeouts, trustedProxies, proxyHeader, httpsRedirect, ownErrors),
   plugins,
   callers: all(callerFields, callers, costs, groupLimits, shadow),
   sharedCounters: all(sharedCounters, countersFields),

@@ -70,6 +70,7 @@ export const FEATURES: FeatureTable["features"] = {
       import("../route/upstream_path.ts"),
       import("../config/route_timeouts.ts"),
       import("../server/trusted_proxies.ts"),
+      import("../server/proxy_header.ts"),
       import("../gateway/https_redirect.ts"),
       import("../gateway/own_errors.ts"),
     ),

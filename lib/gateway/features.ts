@@ -54,7 +54,12 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
     proxyDestination(settings: EgressProxySettings): Destination;
   };
   /** `match` and `upstream_path` of routes, what comes before them, `errors` of services. */
-  readonly routing: Matching & UpstreamPaths & ProxyTrust & HttpsRedirects & OwnErrorBodies;
+  readonly routing: ListenerFeatures["routing"] &
+    Matching &
+    UpstreamPaths &
+    ProxyTrust &
+    HttpsRedirects &
+    OwnErrorBodies;
   /** Plugin instances; each kind is a file of its own. */
   readonly plugins: Plugins;
   /** Callers and their groups; limits by group, of costs, and in shadow mode. */

@@ -52,6 +52,7 @@ function* warningSteps(
   for (const find of [
     () => ofPlainServers(valid),
     () => ofPlainUpstreams(valid),
+    () => ofProxyHeaders(valid),
     () => ofErrors(valid),
     () => ofUnfilled(valid),
     () => ofCallers(valid, plugins),
@@ -92,6 +93,18 @@ function ofPlainServers({ config: { global } }: ValidConfig): readonly ConfigWar
     const place = { path, at: ["global", field], service: null, route: null };
     return [{ code: "plain_http_secret", message, example: null, remedy, ...place }];
   });
+}
+
+function ofProxyHeaders({ config: { global } }: ValidConfig): readonly ConfigWarning[] {
+  if (global.proxyProtocol !== "accept") return [];
+  const path = "global.proxy_protocol";
+  const message =
+    `${path} takes connections of trusted proxies with and without a header: ` +
+    (`where one of these passes on bytes without a header of its own, its clients can send one, ` +
+      `and be whoever they like.`);
+  const remedy = 'Let each of the proxies send a header, and write "require".';
+  const place = { path, at: ["global", "proxy_protocol"], service: null, route: null };
+  return [{ code: "proxy_header_optional", message, example: null, remedy, ...place }];
 }
 
 /** References as they are written. */

@@ -79,15 +79,15 @@ export class ConnectionLimit {
   }
 
   /**
-   * Whether a new connection is accepted; a surplus one is reset: a 503 would cost what the limit saves, over TLS a
-   * whole handshake first.
+   * Counts a new connection, and returns the function that gives it back. Null: it is surplus, and has been reset: a
+   * 503 would cost what the limit saves, over TLS a whole handshake first.
    */
-  admit(socket: Socket): boolean {
+  admit(socket: Socket): (() => void) | null {
     const remote = socket.remoteAddress;
     // Reset while it waited to be accepted.
     if (remote === undefined) {
       socket.destroy();
-      return false;
+      return null;
     }
     const { limits, proxies } = this.#rules();
     // Many clients come from a proxy.
@@ -96,17 +96,22 @@ export class ConnectionLimit {
     const taken = this.#counts.take(remote, limits.maxConnections, mostOfClient);
     if (typeof taken === "function") {
       socket.once("close", taken);
-      return true;
+      return taken;
     }
+    const limit = taken === "max_connections" ? limits.maxConnections : mostOfClient;
+    this.refuse(socket, `${taken} ${limit} is reached`);
+    return null;
+  }
+
+  /** Resets a connection. */
+  refuse(socket: Socket, reason: string): void {
+    const { remoteAddress } = socket;
     this.refused++;
     socket.resetAndDestroy();
     const now = this.#clock.now();
-    if (now - this.#warnedAt >= WARN_AGAIN_MS) {
-      this.#warnedAt = now;
-      const limit = taken === "max_connections" ? limits.maxConnections : mostOfClient;
-      this.#log.warn(`connections are refused: ${taken} ${limit} is reached`, { open: this.open, client_ip: remote });
-    }
-    return false;
+    if (now - this.#warnedAt < WARN_AGAIN_MS) return;
+    this.#warnedAt = now;
+    this.#log.warn(`connections are refused: ${reason}`, { open: this.open, client_ip: remoteAddress });
   }
 }
 

@@ -16,6 +16,7 @@ import type { HostCertificates, TlsFiles } from "./certificates.ts";
 import { toSharedReads, ClientConnection } from "./client_connection.ts";
 import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options } from "./http1.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
+import type { readProxyHeader } from "./proxy_header.ts";
 import { isEncrypted, connectionWithoutTls, type ConnectionFacts } from "./inbound.ts";
 
 export interface TlsOptions {
@@ -30,8 +31,8 @@ export interface TlsOptions {
 }
 
 export interface TlsConnections {
-  /** Whether a new TCP connection is accepted. */
-  readonly admit: (socket: Socket) => boolean;
+  /** Gets each new TCP connection. Those that are accepted begin their handshake, perhaps later. */
+  readonly accept: (socket: Socket, begin: () => void) => void;
   /** Gets each connection whose handshake has finished. */
   readonly serve: (socket: TLSSocket) => void;
 }
@@ -77,6 +78,7 @@ export interface ListenerFeatures {
   readonly nodeHttp1: {
     readonly NodeHttp1: new (options: Http1Options, serveUpgrade: (socket: Socket) => void) => NodeClients;
   };
+  readonly routing: { readonly readProxyHeader: typeof readProxyHeader };
   readonly serverTls: {
     readonly TlsServers: new (options: TlsOptions) => SecureServers;
     readonly connectionOf: (socket: TLSSocket) => ConnectionFacts;
@@ -92,7 +94,7 @@ export interface ListenerOptions
   /** Those that have been loaded: to ask for another one throws. */
   readonly features: ListenerFeatures;
   /** How new connections are served, see `global`. Default: HTTP/1 by our own codec, and HTTP/2 over TLS. */
-  readonly protocols?: () => Pick<Config["global"], "http1" | "http2" | "h2c">;
+  readonly protocols?: () => Pick<Config["global"], "http1" | "http2" | "h2c" | "proxyProtocol">;
   /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
   readonly dualStack?: boolean;
   /**
@@ -167,15 +169,17 @@ export class Listener {
     const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (accepted) => {
       // Asked once: in a worker a reload may come between two questions, and only our own codec can read from memory
       // that is shared.
-      const { h2c = false, http1 = "wire" } = this.#options.protocols?.() ?? {};
-      const isWire = !h2c && http1 === "wire";
+      const { h2c = false, http1 = "wire", proxyProtocol = "off" } = this.#options.protocols?.() ?? {};
+      const isWire = !h2c && http1 === "wire" && proxyProtocol === "off";
       const socket = isWire ? toSharedReads(accepted) : accepted;
-      if (!this.#admit(guardedEmitter(socket))) return;
-      socket.on("error", ignore);
-      if (isWire) this.#serveWire(socket);
-      else if (h2c)
-        this.#options.features.http2.detectProtocol(socket, this.#shared, (protocol) => this.#serve(socket, protocol));
-      else this.#serve(socket, "HTTP/1");
+      this.#accept(socket, proxyProtocol, () => {
+        if (isWire) this.#serveWire(socket);
+        else if (h2c)
+          this.#options.features.http2.detectProtocol(socket, this.#shared, (protocol) =>
+            this.#serve(socket, protocol),
+          );
+        else this.#serve(socket, "HTTP/1");
+      });
     });
     return this.#listen(server, host, port, fd);
   }
@@ -186,7 +190,7 @@ export class Listener {
    */
   async listenSecure(host: string, port: number, files: TlsFiles, fd?: number): Promise<AddressInfo> {
     const server = this.tls.create(files, {
-      admit: (socket) => this.#admit(guardedEmitter(socket)),
+      accept: (socket, begin) => this.#accept(socket, this.#options.protocols?.().proxyProtocol ?? "off", begin),
       serve: (socket) => this.#serve(socket, socket.alpnProtocol === "h2" ? "HTTP/2" : "HTTP/1"),
     });
     return this.#listen(server, host, port, fd);
@@ -258,16 +262,21 @@ export class Listener {
 
   readonly #serveWire = (socket: Socket) => void new ClientConnection(socket, this.#shared);
 
-  /** Whether a new TCP connection is accepted. */
-  #admit(socket: Socket): boolean {
-    if (!this.connections.admit(socket)) return false;
+  /** Calls `serve` for a new TCP connection that is accepted, once its header of the PROXY protocol has been read. */
+  #accept(accepted: Socket, proxyProtocol: "off" | "accept" | "require", serve: () => void): void {
+    const socket = guardedEmitter(accepted);
+    const giveBack = this.connections.admit(socket);
+    if (giveBack === null) return;
     this.#sockets.add(socket);
     this.#accepted++;
-    socket.once("close", () => {
+    socket.on("error", ignore).once("close", () => {
       this.#sockets.delete(socket);
       if (this.#sockets.size === 0) this.#onAllClosed?.();
     });
-    return true;
+    if (proxyProtocol === "off") return serve();
+    const { connections } = this;
+    const reading = { ...this.#shared, connections, giveBack };
+    this.#options.features.routing.readProxyHeader(socket, proxyProtocol, reading, serve);
   }
 
   async #listen(server: Server, host: string, port: number, fd: number | undefined): Promise<AddressInfo> {

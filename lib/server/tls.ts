@@ -75,16 +75,22 @@ export class TlsServers implements SecureServers {
     return server;
   }
 
-  #serve(server: tls.Server, { admit, serve }: TlsConnections): void {
-    guard(server, (socket) => {
-      if (!admit(socket)) return false;
+  #serve(server: tls.Server, { accept, serve }: TlsConnections): void {
+    guard(server, (socket, begin) => {
       const addresses = addressesOf(socket);
-      this.#handshakes.set(addresses, socket);
-      socket.once("close", () => this.#handshakes.delete(addresses));
-      return true;
+      accept(socket, () => {
+        this.#handshakes.set(addresses, socket);
+        socket.once("close", () => this.#handshakes.delete(addresses));
+        begin();
+      });
     });
     server.on("secureConnection", (socket) => {
-      this.#handshakes.delete(addressesOf(socket));
+      const addresses = addressesOf(socket);
+      // A proxy may have told whose connection it is.
+      const remoteAddress = this.#handshakes.get(addresses)?.remoteAddress ?? socket.remoteAddress;
+      if (remoteAddress !== socket.remoteAddress)
+        Object.defineProperty(socket, "remoteAddress", { value: remoteAddress });
+      this.#handshakes.delete(addresses);
       // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must
       // end.
       socket.allowHalfOpen = true;
@@ -188,10 +194,10 @@ export class TlsServers implements SecureServers {
 }
 
 /**
- * Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake.
- * Throws if it has none.
+ * Puts `arrived` before a server's own listeners, which get a connection once it calls `begin`: a surplus one costs no
+ * parser and no handshake. Throws if the server has none.
  */
-export function guard(server: Server, admitted: (socket: Socket) => boolean): void {
+export function guard(server: Server, arrived: (socket: Socket, begin: () => void) => void): void {
   const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
   // Added later, they would serve every connection that is refused here.
   if (own.length === 0)
@@ -200,9 +206,11 @@ export function guard(server: Server, admitted: (socket: Socket) => boolean): vo
         "limits could be put before",
     );
   server.removeAllListeners("connection");
-  server.on("connection", (socket: Socket) => {
-    if (admitted(socket)) for (const listener of own) listener.call(server, socket);
-  });
+  server.on("connection", (socket: Socket) =>
+    arrived(socket, () => {
+      for (const listener of own) listener.call(server, socket);
+    }),
+  );
 }
 
 /** The same for a TLS socket and for its TCP connection, which node does not give with it. */

@@ -62,6 +62,7 @@ describe("configSchema", () => {
         pluginModules: [],
         trustedProxies: [],
         clientIpHeaders: [],
+        proxyProtocol: "off",
         accessLog: { enabled: true, format: "json", sample: 1, exclude: [] },
         serverTiming: false,
         certificates: [],
@@ -387,6 +388,18 @@ describe("global", () => {
   ])("refuses the client_ip_headers %j", (client_ip_headers, message) => {
     const global = { trusted_proxies: ["10.0.0.1"], client_ip_headers };
     expect(issues({ global, services: [] })[0]).toContain(message);
+  });
+
+  it("requires headers of the PROXY protocol of trusted proxies alone", () => {
+    for (const proxy_protocol of ["off", "accept", "require"] as const) {
+      const none =
+        proxy_protocol === "require"
+          ? ['global.proxy_protocol: takes headers of "trusted_proxies" alone, and there are none']
+          : [];
+      expect(issues({ global: { proxy_protocol, trusted_proxies: ["10.0.0.1"] }, services: [] })).toEqual([]);
+      expect(issues({ global: { proxy_protocol }, services: [] })).toEqual(none);
+    }
+    expect(issues({ global: { proxy_protocol: "on" }, services: [] })).toHaveLength(1);
   });
 
   it("takes client_ip_headers of trusted proxies alone", () => {

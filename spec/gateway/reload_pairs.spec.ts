@@ -221,6 +221,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         },
         trusted_proxies: ["127.0.0.0/8"],
         client_ip_headers: ["X-Client"],
+        proxy_protocol: "accept",
         errors,
         https_redirect: { status: 307, port: 8443 },
         underscore_headers: "allow",

@@ -4,12 +4,13 @@ import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import http from "node:http";
 import https from "node:https";
-import net, { type AddressInfo } from "node:net";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import type { Audit } from "../../lib/cli/audit_sources.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { freePort } from "../support/origin.ts";
+import { isOpen } from "../support/listening.ts";
 import { eventually } from "../support/raw_client.ts";
 import { emptyFolder, PROGRAM } from "./built.ts";
 
@@ -32,12 +33,7 @@ async function tinyproxy(folder: string, ports: readonly number[]) {
     child.kill("SIGKILL");
     await ended;
   });
-  const answers = () =>
-    new Promise<boolean>((resolve) => {
-      const socket = net.connect(port, "127.0.0.1", () => (socket.destroy(), resolve(true)));
-      socket.on("error", () => resolve(false));
-    });
-  while (!(await answers())) await new Promise((resolve) => setImmediate(resolve));
+  while (!(await isOpen(port))) await new Promise((resolve) => setImmediate(resolve));
   return { port, asked: () => [...readFileSync(log, "utf8").matchAll(/CONNECT (\S+)/g)].map(([, target]) => target) };
 }
 

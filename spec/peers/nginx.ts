@@ -2,10 +2,10 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
-import net from "node:net";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
 import { freePort } from "../bench/peers/machine.ts";
+import { isOpen } from "../support/listening.ts";
 import { soon } from "./browser.ts";
 import { emptyFolder } from "./built.ts";
 
@@ -37,11 +37,4 @@ export async function nginxWith(...locations: string[]): Promise<number> {
   });
   await soon(() => isOpen(port)).toBe(true);
   return port;
-}
-
-function isOpen(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = net.connect(port, "127.0.0.1");
-    socket.on("connect", () => (socket.destroy(), resolve(true))).on("error", () => resolve(false));
-  });
 }

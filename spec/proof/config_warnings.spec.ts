@@ -887,6 +887,13 @@ describe("configWarnings", () => {
       expect(told(url), url).toEqual([]);
   });
 
+  it("headers of the PROXY protocol should not be optional", () => {
+    const told = (proxy_protocol: string) =>
+      warningsOf(configOf([], {}, { trusted_proxies: ["10.0.0.7"], proxy_protocol }));
+    expect(told("accept")).toMatchObject([{ code: "proxy_header_optional", path: "global.proxy_protocol" }]);
+    for (const mode of ["off", "require"]) expect(told(mode)).toEqual([]);
+  });
+
   it("global.counters must not send a password to another machine without TLS", () => {
     const told = (url: string | string[], more: object = {}) =>
       pathsOf(warningsOf(configOf([], {}, { counters: { store: "redis", url }, ...more })));

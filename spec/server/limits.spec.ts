@@ -30,7 +30,7 @@ function door(limits: Partial<Limits>, proxies: Rules["proxies"] = null) {
   const made = new ConnectionLimit(() => rules, log, clock);
   const come = (from: string | undefined) => {
     const socket = new FakeSocket(from);
-    return { socket, taken: made.admit(socket) };
+    return { socket, taken: made.admit(socket) !== null };
   };
   return { door: made, rules, come, warnings, clock };
 }
@@ -108,9 +108,9 @@ it("guard passes only admitted connections to the server", async () => {
   const served: Socket[] = [];
   const server = net.createServer((socket) => void served.push(socket));
   let open = true;
-  guard(server, (socket) => {
-    if (!open) socket.destroy();
-    return open;
+  guard(server, (socket, begin) => {
+    if (open) begin();
+    else socket.destroy();
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -129,7 +129,7 @@ it("guard passes only admitted connections to the server", async () => {
 
 it("guard throws for a server that has no connection listener of its own", () => {
   const server = net.createServer();
-  expect(() => guard(server, () => false)).toThrow(/^this version of Node\.js is not supported/);
+  expect(() => guard(server, () => {})).toThrow(/^this version of Node\.js is not supported/);
 });
 
 describe("upload rates", () => {

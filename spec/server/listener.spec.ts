@@ -37,7 +37,7 @@ async function listening(
     serve,
     writeBatch,
     receiving: () => ({ clock, proxies: null, limits: defaultLimits }),
-    protocols: () => ({ http1: "wire", http2: true, h2c }),
+    protocols: () => ({ http1: "wire", http2: true, h2c, proxyProtocol: "off" as const }),
     ...(handshakeMs === undefined ? {} : { handshakeMs }),
     ended: (inbound) => void ended.push(inbound),
     join: () => {},
@@ -76,7 +76,8 @@ it("serves a connection by our own codec where a reload names Node's while it is
   const clock = manualClock();
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   let asked = 0;
-  const protocols = () => ({ http1: asked++ === 0 ? "wire" : "node", http2: true, h2c: false }) as const;
+  const protocols = () =>
+    ({ http1: asked++ === 0 ? "wire" : "node", http2: true, h2c: false, proxyProtocol: "off" as const }) as const;
   const serve = ({ body }: Inbound): Reply => ({ status: 200, headers: [], body });
   const listener = new Listener({
     features,

@@ -44,7 +44,7 @@ async function statuses(http1: "wire" | "node", { bytes, limits }: Case): Promis
   const clock = manualClock();
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const receiving = () => ({ clock, proxies: null, limits: { ...defaultLimits, ...limits } });
-  const protocols = () => ({ http1, http2: false, h2c: false });
+  const protocols = () => ({ http1, http2: false, h2c: false, proxyProtocol: "off" as const });
   const listener = new Listener({ features, clock, log, serve, receiving, protocols });
   onTestFinished(() => listener.destroy());
   const { port } = await listener.listenPlain("127.0.0.1", 0);

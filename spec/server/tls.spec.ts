@@ -41,7 +41,7 @@ function family(certificates: () => HostCertificates = () => ({ find: () => unde
         socket.write(JSON.stringify([socket.isSessionReused(), socket.getPeerX509Certificate()?.subject]));
         socket.on("data", (chunk) => socket.write(chunk));
       };
-      const server = servers.create(files, { admit: () => true, serve });
+      const server = servers.create(files, { accept: (_, begin) => begin(), serve });
       server.listen(0, "127.0.0.1");
       await once(server, "listening");
       onTestFinished(async () => {
@@ -200,7 +200,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
 it("leaves no timer when the last server has closed", async () => {
   const clock = manualClock();
   const servers = new TlsServers({ clock, log });
-  const made = [1, 2].map(() => servers.create(FILES, { admit: () => true, serve: () => {} }));
+  const made = [1, 2].map(() => servers.create(FILES, { accept: (_, begin) => begin(), serve: () => {} }));
   for (const server of made) await once(server.listen(0, "127.0.0.1"), "listening");
   expect(clock.pending).toBe(1);
   for (const server of made) await once(server.close(), "close");

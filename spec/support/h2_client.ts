@@ -38,8 +38,8 @@ export interface H2Reply {
  * A session over plain TCP (prior knowledge), closed when the test ends. Its errors are ignored; those of its streams
  * are not.
  */
-export function h2Session(port: number): ClientHttp2Session {
-  return closedAtEnd(http2.connect(`http://127.0.0.1:${port}`));
+export function h2Session(port: number, options: http2.ClientSessionOptions = {}): ClientHttp2Session {
+  return closedAtEnd(http2.connect(`http://127.0.0.1:${port}`, options));
 }
 
 /**

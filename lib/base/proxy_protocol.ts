@@ -1,0 +1,118 @@
+/**
+ * The header of the PROXY protocol, versions 1 and 2 (HAProxy's proxy-protocol.txt): a proxy that passes on bytes says
+ * with it whose connection it passes on.
+ *
+ *     PROXY TCP4 192.0.2.1 203.0.113.7 51234 443\r\n
+ */
+import { isIPv4, isIPv6, SocketAddress } from "node:net";
+
+export interface ProxyHeader {
+  /** Of the header, in bytes. */
+  readonly length: number;
+  /**
+   * The client's address; null: the connection is the proxy's own (LOCAL, UNKNOWN), or one without an IP address or
+   * TCP.
+   */
+  readonly address: string | null;
+}
+
+/** A longer header is invalid, whatever it says of its length. */
+const MAX_LENGTH = 4_096;
+const V1_BEGIN = Buffer.from("PROXY ");
+/** Of the longest header of version 1, with its CRLF (§2.1). */
+const V1_MAX = 107;
+const V2_BEGIN = Buffer.from("\r\n\r\n\0\r\nQUIT\n");
+/** Signature, version and command, family, length (§2.2). */
+const V2_FIXED = 16;
+/** Bytes of both addresses and ports, by the upper half of the byte of the family: UNSPEC, IPv4, IPv6, UNIX. */
+const V2_ADDRESSES = [0, 12, 36, 216];
+const STREAM = 1;
+/** Type of a checksum over the whole header (§2.2.3). */
+const TLV_CRC32C = 0x03;
+
+/**
+ * "part": more bytes have to come; "none": no header begins so; "invalid": one does, but it breaks the rules. Does not
+ * accept spaces, leading zeros or zones beyond those of the grammar.
+ */
+export function parseProxyHeader(bytes: Buffer): ProxyHeader | "part" | "none" | "invalid" {
+  for (const [begin, read] of [
+    [V1_BEGIN, readV1],
+    [V2_BEGIN, readV2],
+  ] as const) {
+    const length = Math.min(bytes.length, begin.length);
+    if (bytes.compare(begin, 0, length, 0, length) !== 0) continue;
+    return length < begin.length ? "part" : read(bytes);
+  }
+  return "none";
+}
+
+function readV1(bytes: Buffer): ProxyHeader | "part" | "invalid" {
+  const end = bytes.subarray(0, V1_MAX).indexOf("\r\n");
+  if (end < 0) return bytes.length < V1_MAX ? "part" : "invalid";
+  const length = end + 2;
+  const words = bytes.toString("latin1", V1_BEGIN.length, end).split(" ");
+  const [family, source = "", target = "", ...ports] = words;
+  if (family === "UNKNOWN") return { length, address: null };
+  const isAddress = ADDRESSES.get(family!);
+  if (isAddress === undefined || ports.length !== 2 || !ports.every(isPort)) return "invalid";
+  return isAddress(source) && isAddress(target) ? { length, address: source } : "invalid";
+}
+
+const ADDRESSES = new Map([
+  ["TCP4", isIPv4],
+  ["TCP6", (text: string) => isIPv6(text) && !text.includes("%")],
+]);
+
+function isPort(text: string): boolean {
+  return /^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) < 65_536;
+}
+
+function readV2(bytes: Buffer): ProxyHeader | "part" | "invalid" {
+  if (bytes.length < V2_FIXED) return "part";
+  const command = bytes[12]!;
+  const [family, transport] = [bytes[13]! >> 4, bytes[13]! & 15];
+  const length = V2_FIXED + bytes.readUInt16BE(14);
+  const addresses = V2_ADDRESSES[family];
+  // Version 2 with LOCAL or PROXY; UNSPEC, STREAM or DGRAM.
+  if ((command !== 0x20 && command !== 0x21) || addresses === undefined || transport > 2) return "invalid";
+  if (length > MAX_LENGTH) return "invalid";
+  if (bytes.length < length) return "part";
+  // What it says of a connection of its own is skipped, whatever it is.
+  if (command === 0x20) return { length, address: null };
+  if (V2_FIXED + addresses > length) return "invalid";
+  const header = bytes.subarray(0, length);
+  if (!areExtrasValid(header, V2_FIXED + addresses)) return "invalid";
+  return { length, address: transport === STREAM ? addressIn(header, family) : null };
+}
+
+function addressIn(header: Buffer, family: number): string | null {
+  if (family === 1) return header.subarray(V2_FIXED, V2_FIXED + 4).join(".");
+  if (family !== 2) return null;
+  const words = Array.from({ length: 8 }, (_, i) => header.readUInt16BE(V2_FIXED + 2 * i).toString(16));
+  return new SocketAddress({ family: "ipv6", address: words.join(":") }).address;
+}
+
+/** Whether each of the extra values ends within the header, and the checksum is right where there is one. */
+function areExtrasValid(header: Buffer, begin: number): boolean {
+  for (let at = begin, end; at < header.length; at = end) {
+    if (at + 3 > header.length) return false;
+    const value = at + 3;
+    end = value + header.readUInt16BE(at + 1);
+    if (end > header.length) return false;
+    if (header[at] !== TLV_CRC32C) continue;
+    if (end - value !== 4) return false;
+    const zeroed = Buffer.from(header).fill(0, value, end);
+    if (crc32c(zeroed) !== header.readUInt32BE(value)) return false;
+  }
+  return true;
+}
+
+/** RFC 9260, appendix A. */
+function crc32c(bytes: Buffer): number {
+  let crc = -1;
+  for (const byte of bytes) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0x82f63b78 : 0);
+  }
+  return ~crc >>> 0;
+}

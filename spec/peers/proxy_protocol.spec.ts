@@ -1,0 +1,50 @@
+/** A gateway behind Debian's HAProxy, which says by the PROXY protocol whose a connection is. */
+import tls from "node:tls";
+import { expect, it, onTestFinished } from "vitest";
+import { CA, SERVER } from "../support/certs.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { freePort } from "../support/origin.ts";
+import { connect, eventually, overSocket } from "../support/raw_client.ts";
+import { haproxyWith } from "./haproxy.ts";
+
+/** Not trusted: HAProxy connects from 127.0.0.1. */
+const CLIENT = "127.0.0.7";
+const GET = "GET /a/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+const TLS = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+
+it.each([
+  ["version 1", "send-proxy check-send-proxy"],
+  ["version 2", "send-proxy-v2 check-send-proxy"],
+  [
+    "version 2 with other values and a checksum",
+    "send-proxy-v2 check-send-proxy proxy-v2-options crc32c,unique-id,authority",
+  ],
+])("takes headers of HAProxy, %s, before HTTP and before TLS, and its checks", async (_version, options) => {
+  const upstream = await backend();
+  const global = { trusted_proxies: ["127.0.0.1"], proxy_protocol: "require" } as const;
+  const { gateway, port } = await running(oneService(upstream.port, {}, global));
+  const secure = await gateway.listen({ port: 0, tls: TLS });
+  const [plainFront, secureFront] = [await freePort(), await freePort()];
+  const front = (name: string, front: number, to: number) =>
+    `listen ${name}\n bind 127.0.0.1:${front}\n unique-id-format id\n server gw 127.0.0.1:` +
+    `${to} ${options} check inter 50ms`;
+  await haproxyWith(
+    [plainFront, secureFront],
+    front("plain", plainFront, port),
+    front("secure", secureFront, secure.port),
+  );
+  const plain = await connect(plainFront, CLIENT);
+  plain.send(GET);
+  expect(await plain.closed()).toMatch(/^HTTP\/1\.1 200 /);
+  const below = (await connect(secureFront, CLIENT)).socket.removeAllListeners("data");
+  const socket = tls.connect({ socket: below, ca: CA.cert, servername: "localhost" });
+  onTestFinished(() => void socket.destroy());
+  const connection = overSocket(socket);
+  connection.send(GET);
+  expect(await connection.closed()).toMatch(/^HTTP\/1\.1 200 /);
+  const forwarded = upstream.seen.map(({ headers }) => headers[headers.indexOf("X-Forwarded-For") + 1]);
+  expect(forwarded).toEqual([CLIENT, CLIENT]);
+  // Its checks are connections with a header that says so; none was refused.
+  expect(gateway.metrics()).toMatch(/^edge_gateway_client_connections_refused_total 0$/m);
+  await eventually(() => gateway.status.inFlight === 0);
+});
