@@ -16,7 +16,7 @@ import { tokensOf } from "../support/tokens.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 /** What is loaded at most, for the first reload, too: it loads nothing more of what it needs in any case. */
-const MOST = { modules: 108, tokens: 140_100, guarded: 158_500 };
+const MOST = { modules: 108, tokens: 140_500, guarded: 158_900 };
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as {
   readonly services: readonly [Record<string, unknown>];
 };
