@@ -135,7 +135,7 @@ describe("a change by a form", () => {
       const { page, text } = opened;
       const chosen = () => page.evaluate("document.querySelector('select').selectedOptions[0].text");
       await goTo(page, "#/upstreams/shop/v1?tab=edit", "Upstream v1");
-      await page.getByRole("link", { name: "Open the configuration in the editor" }).waitFor();
+      await page.getByRole("link", { name: "Open in the editor" }).waitFor();
       expect(await page.getByRole("link", { name: "Change the share" }).isVisible()).toBe(false);
       await goTo(page, "#/upstreams/shop/v2?tab=edit", "Upstream v2");
       await page.getByRole("link", { name: "Change the share" }).click();
