@@ -13,6 +13,7 @@ import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import type { GatewayInternals } from "../gateway/internals.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { minuteOfCaller } from "../observe/caller_figures.ts";
 import type { quota } from "../plugins/quota.ts";
 import type { rateLimit } from "../plugins/rate_limit.ts";
 import type { CallerTable } from "../store/caller_tables.ts";
@@ -23,7 +24,7 @@ import { QuotaLimiter, tableOptions } from "../store/quotas.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { shownCallers } from "./callers_request.ts";
 import { json, queryOf } from "./replies.ts";
-import type { InterfaceOptions } from "./views.ts";
+import { view, type InterfaceOptions } from "./views.ts";
 
 export { callersRequest } from "./callers_request.ts";
 
@@ -74,6 +75,7 @@ export async function callerRequest(
   return json(200, {
     ...shown,
     keys: caller.keys,
+    figures: view(await minuteOfCaller(internals.metrics!, id, clock.wall())),
     last_seen: last === 0 ? null : new Date(last * 1000).toISOString(),
     counters: internals.runtime.shared === null ? "memory" : "redis",
     limits: firstsOf(used, MAX_LIMITS, (a, b) => shareOf(b) - shareOf(a)),

@@ -57,10 +57,11 @@ export interface DecisionHistogram {
   readonly bars: readonly { readonly at: string; readonly count: number; readonly status: Record<string, number> }[];
 }
 
-/** Null: none with the id of `before` is remembered. */
+/** Null: none with the id of `before` is remembered. `each` gets those that fit. */
 export async function listDecisions(
   metrics: Pick<Metrics, "decisions" | "inForce">,
   { filter, since, until, before, limit }: ListQuestion,
+  each?: (decision: RequestDecision) => void,
 ): Promise<DecisionList | null> {
   const known = await remembered(metrics);
   const tally = new Tally(filter);
@@ -82,7 +83,9 @@ export async function listDecisions(
     if (slot === null) continue;
     const decision = decisionOf(slot, null, names);
     afterLooked = `${decision.id}~${number}`;
-    if (!tally.add(decision) || listed.length === limit) continue;
+    if (!tally.add(decision)) continue;
+    each?.(decision);
+    if (listed.length === limit) continue;
     listed.push(decision);
     afterListed = afterLooked;
   }

@@ -238,7 +238,7 @@ export class Stats {
 }
 
 /** Of one or several routes or upstreams. */
-class Sum extends Counts {
+export class Sum extends Counts {
   open = 0;
 
   include(recent: Recent, open: number, which: "window" | "step" = "window"): this {
@@ -248,7 +248,7 @@ class Sum extends Counts {
   }
 }
 
-function figures(sum: Sum, seconds: number): Figures {
+export function figures(sum: Sum, seconds: number): Figures {
   return { ...tryFigures(sum, seconds), limitedPerS: sum.limited / seconds, statusesPerS: statusesOf(sum, seconds) };
 }
 

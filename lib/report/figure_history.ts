@@ -16,7 +16,7 @@ const NAMES = Object.keys(SPANS) as SpanName[];
  * in µs (0: none).
  */
 export const FIELDS = 7;
-const SHARES = [0.5, 0.95, 0.99];
+export const SHARES = [0.5, 0.95, 0.99];
 /**
  * Further services, routes and upstreams have no history until one of these has had no request for 15 minutes: 24 MB at
  * most.

@@ -201,6 +201,8 @@ export interface ShownCaller {
 export interface OneCaller extends ShownCaller {
   /** How many it has. */
   readonly keys: number;
+  /** Of the last minute, by its remembered requests. */
+  readonly figures: Omit<Figures, "in_flight">;
   /** Null: not since the start. */
   readonly last_seen: string | null;
   /** Where limits count that say nothing else. */

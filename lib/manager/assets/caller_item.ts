@@ -8,7 +8,7 @@ import { factList, fixedBadge, link, loading, missing, section, slot } from "./c
 import { el, replace, setText, whenChanged } from "./dom.ts";
 import { failures, usedRoutes } from "./failures.ts";
 import { counted, moment, number } from "./format.ts";
-import { editTab, itemPart, settingsTab, stackOf, type Item } from "./item_page.ts";
+import { editTab, itemPart, settingsTab, stackOf, trafficTab, type Item } from "./item_page.ts";
 import { knownBy } from "./known_by.ts";
 import type { Frame, OpenPage } from "./page.ts";
 import { DataTable, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
@@ -68,7 +68,7 @@ function itemOf(frame: Frame, id: string, now: () => OneCaller): Item {
       ]),
     ],
     tabs: {
-      Traffic: () => limitsOf(now),
+      Traffic: () => trafficTab(of, () => now().figures, limitsOf(now)),
       Failures: () => failures(of),
       Path: () =>
         stackOf(

@@ -80,44 +80,38 @@ export function missing(what: string, href: string, back: string): HTMLElement {
   );
 }
 
-/** Those of an upstream have no statuses. */
-type AnyFigures = TryFigures & Partial<Figures>;
+/** Those of an upstream have no statuses, those of a caller no requests in flight. */
+export type AnyFigures = Omit<TryFigures, "in_flight"> & Partial<Figures>;
 
-/** The live statistics of one item in a row; those of requests have statuses and refusals of rate limits. */
-export function figureStrip({ ofRequests }: { readonly ofRequests: boolean }) {
-  const refusals: readonly (readonly [string, (figures: AnyFigures) => string])[] = [
-    ["4xx", (figures) => percent(isFigures(figures) ? clientErrorShare(figures) : null)],
-    ["Limited", ({ limited_per_s: limited = null }) => perSecond(limited)],
-  ];
-  const stats: typeof refusals = [
+/** The live statistics of one item in a row. `missing`: the labels of those that it never has. */
+export function figureStrip(...missing: readonly string[]) {
+  const all: readonly (readonly [string, (figures: AnyFigures) => string])[] = [
     ["Requests", (figures) => perSecond(figures.requests_per_s)],
     ["Errors", (figures) => percent(errorShare(figures))],
-    ...(ofRequests ? refusals : []),
+    ["4xx", (figures) => percent(isCounted(figures) ? clientErrorShare(figures) : null)],
+    ["Limited", ({ limited_per_s: limited = null }) => perSecond(limited)],
     ["p50", (figures) => milliseconds(figures.p50_ms)],
     ["p95", (figures) => milliseconds(figures.p95_ms)],
     ["p99", (figures) => milliseconds(figures.p99_ms)],
-    ["In flight", (figures) => number(figures.in_flight)],
+    ["In flight", ({ in_flight: now = null }) => number(now)],
   ];
+  const stats = all.filter(([label]) => !missing.includes(label));
   const values = stats.map(() => el("dd", { class: "stat__value" }, "–"));
-  const statuses = el("p", { class: "muted" });
+  const statuses = el("p", { class: "muted", hidden: true });
   const tiles = stats.map(([label], i) =>
     el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), values[i]!),
   );
   return {
-    node: el(
-      "div",
-      { class: "part" },
-      el("dl", { class: "stats stats--strip live" }, ...tiles),
-      ofRequests && statuses,
-    ),
+    node: el("div", { class: "part" }, el("dl", { class: "stats stats--strip live" }, ...tiles), statuses),
     update(figures: AnyFigures | null): void {
-      if (figures !== null && isFigures(figures)) setText(statuses, statusesText(figures));
+      statuses.hidden = figures?.statuses_per_s === undefined;
+      if (figures !== null && isCounted(figures)) setText(statuses, statusesText(figures));
       stats.forEach(([, text], i) => setText(values[i]!, figures === null ? "–" : text(figures)));
     },
   };
 }
 
-function isFigures(figures: AnyFigures): figures is Figures {
+function isCounted(figures: AnyFigures): figures is Omit<Figures, "in_flight"> {
   return figures.statuses_per_s !== undefined;
 }
 

@@ -17,6 +17,7 @@ interface Of {
   readonly service?: string;
   readonly route?: string;
   readonly upstream?: string;
+  readonly caller?: string;
 }
 
 const SPANS = [

@@ -146,12 +146,15 @@ export function figuresByName(stats: Stats | null): FiguresByName {
 }
 
 /** Replies with 4xx, those of rate limits included; 0 to 1, null where there were no requests. */
-export function clientErrorShare({ requests_per_s: requests, statuses_per_s: statuses }: Figures): number | null {
+export function clientErrorShare({
+  requests_per_s: requests,
+  statuses_per_s: statuses,
+}: Pick<Figures, "requests_per_s" | "statuses_per_s">): number | null {
   return requests > 0 ? Math.min(1, (statuses["4xx"] ?? 0) / requests) : null;
 }
 
 /** "401 1.5/s · 404 0.2/s"; "" without such replies. */
-export function refusalsText(figures: Figures | null): string {
+export function refusalsText(figures: Pick<Figures, "statuses_per_s"> | null): string {
   const { statuses_per_s: statuses = {} } = figures ?? {};
   return (["401", "403", "404"] as const)
     .flatMap((status) => (statuses[status] === undefined ? [] : [`${status} ${perSecond(statuses[status])}`]))
@@ -159,7 +162,7 @@ export function refusalsText(figures: Figures | null): string {
 }
 
 /** "2xx 90/s · 4xx 2/s (401 1.5/s · 404 0.2/s)"; "" without replies. */
-export function statusesText(figures: Figures): string {
+export function statusesText(figures: Pick<Figures, "statuses_per_s">): string {
   const classes = (["2xx", "3xx", "4xx", "5xx"] as const).flatMap((name) => {
     const rate = figures.statuses_per_s[name];
     const refusals = name === "4xx" ? refusalsText(figures) : "";
@@ -169,6 +172,9 @@ export function statusesText(figures: Figures): string {
 }
 
 /** Of the requests, 0 to 1; null where there were none. */
-export function errorShare({ requests_per_s: requests, errors_per_s: errors }: TryFigures): number | null {
+export function errorShare({
+  requests_per_s: requests,
+  errors_per_s: errors,
+}: Pick<TryFigures, "requests_per_s" | "errors_per_s">): number | null {
   return requests > 0 ? Math.min(1, errors / requests) : null;
 }

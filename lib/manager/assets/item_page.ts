@@ -2,9 +2,18 @@
  * The page of one configured item: its name, what leads on from it and its state, and below them tabs, of which the one
  * in the address ("#/routes/shop/list?tab=failures") is shown. What is hidden asks the gateway for nothing.
  */
-import type { ItemSettings, ProxyConfig, TryFigures } from "./api.ts";
+import type { ItemSettings, ProxyConfig } from "./api.ts";
 import { figuresAt } from "./asking.ts";
-import { breadcrumbs, breakable, figureStrip, link, loading, missing as notFound, slot } from "./components.ts";
+import {
+  breadcrumbs,
+  breakable,
+  figureStrip,
+  link,
+  loading,
+  missing as notFound,
+  slot,
+  type AnyFigures,
+} from "./components.ts";
 import { el, replace } from "./dom.ts";
 import { figureCharts } from "./figure_charts.ts";
 import { live } from "./live.ts";
@@ -126,9 +135,16 @@ export function stackOf(...parts: readonly Below[]): Part & { readonly node: HTM
   return { node, refresh: () => shown.forEach((each) => "refresh" in each && each.refresh()) };
 }
 
+/** Figures that tries to upstreams do not have, and those that are not counted by caller. */
+const OF_REQUESTS = ["4xx", "Limited"];
+const OPEN = ["In flight"];
+
 /** Rates, errors and durations of now and over time. */
-export function trafficTab(of: Of, figures: () => TryFigures | null, ...more: readonly Below[]): Part {
-  const strip = figureStrip({ ofRequests: of.upstream === undefined });
+export function trafficTab(of: Of, figures: () => AnyFigures | null, ...more: readonly Below[]): Part {
+  const strip = figureStrip(
+    ...(of.upstream === undefined ? [] : OF_REQUESTS),
+    ...(of.caller === undefined ? [] : OPEN),
+  );
   const charts = figureCharts(of);
   return stackOf(
     { node: strip.node, refresh: () => strip.update(figures()) },

@@ -1,0 +1,45 @@
+/**
+ * Figures of one caller, which nothing counts: they are made of the remembered requests when somebody asks. Event
+ * streams are in their times, since a remembered request does not tell them from others.
+ */
+import { listDecisions } from "./decision_list.ts";
+import { Recent } from "./metrics.ts";
+import type { Metrics } from "./metrics_plan.ts";
+import { figures, Sum, type Figures } from "./stats.ts";
+
+const MINUTE_MS = 60_000;
+
+type Remembered = Pick<Metrics, "decisions" | "inForce">;
+
+/** Of the requests that ended since then, as far as one list looks back. */
+export async function countsOfCaller(
+  metrics: Remembered,
+  caller: string,
+  { since, stepMs }: { readonly since: number; readonly stepMs: number },
+): Promise<{
+  /** When the oldest request that was looked at ended, of whichever caller; null: there was none. */
+  readonly since: number | null;
+  /** By the number of the step since 1970. */
+  readonly steps: ReadonlyMap<number, Recent>;
+}> {
+  const steps = new Map<number, Recent>();
+  const question = { filter: { caller }, since, until: Infinity, before: null, limit: 1 };
+  const list = await listDecisions(metrics, question, ({ time, status, code, ms }) => {
+    const step = Math.floor(Date.parse(time) / stepMs);
+    const recent = steps.get(step) ?? new Recent();
+    steps.set(step, recent);
+    recent.count(status !== null && status >= 500, code === "rate_limited", status === 101 ? null : ms, status);
+  });
+  return { since: list?.since == null ? null : Date.parse(list.since), steps };
+}
+
+/** Of the last minute. */
+export async function minuteOfCaller(
+  metrics: Remembered,
+  caller: string,
+  now: number,
+): Promise<Omit<Figures, "inFlight">> {
+  const { steps } = await countsOfCaller(metrics, caller, { since: now - MINUTE_MS, stepMs: Infinity });
+  const { inFlight: _, ...rest } = figures(new Sum().include(steps.get(0) ?? new Recent(), 0), MINUTE_MS / 1_000);
+  return rest;
+}
