@@ -72,10 +72,11 @@ export async function callerRequest(
   const [shown] = shownCallers([{ caller, list }], internals, clock);
   const used = await inSlices(limitsOf(caller, internals, clock), paced());
   const last = callers.lastSeen(list, caller);
+  const uptimeMs = clock.now() - internals.startedAt;
   return json(200, {
     ...shown,
     keys: caller.keys,
-    figures: view(await minuteOfCaller(internals.metrics!, id, clock.wall())),
+    figures: view(await minuteOfCaller(internals.metrics!, id, { now: clock.wall(), uptimeMs })),
     last_seen: last === 0 ? null : new Date(last * 1000).toISOString(),
     counters: internals.runtime.shared === null ? "memory" : "redis",
     limits: firstsOf(used, MAX_LIMITS, (a, b) => shareOf(b) - shareOf(a)),

@@ -33,13 +33,14 @@ export async function countsOfCaller(
   return { since: list?.since == null ? null : Date.parse(list.since), steps };
 }
 
-/** Of the last minute. */
+/** Of the last minute, or since the start if that is later. `uptimeMs`: since the start. */
 export async function minuteOfCaller(
   metrics: Remembered,
   caller: string,
-  now: number,
+  { now, uptimeMs }: { readonly now: number; readonly uptimeMs: number },
 ): Promise<Omit<Figures, "inFlight">> {
-  const { steps } = await countsOfCaller(metrics, caller, { since: now - MINUTE_MS, stepMs: Infinity });
-  const { inFlight: _, ...rest } = figures(new Sum().include(steps.get(0) ?? new Recent(), 0), MINUTE_MS / 1_000);
+  const windowMs = Math.min(MINUTE_MS, Math.max(uptimeMs, 1_000));
+  const { steps } = await countsOfCaller(metrics, caller, { since: now - windowMs, stepMs: Infinity });
+  const { inFlight: _, ...rest } = figures(new Sum().include(steps.get(0) ?? new Recent(), 0), windowMs / 1_000);
   return rest;
 }

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Gateway } from "../../lib/embed/gateway.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import { FigureHistory } from "../../lib/report/figure_history.ts";
 import { manualClock } from "../support/clock.ts";
 import { together } from "../support/following.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -51,6 +52,53 @@ async function interfaceOf(gateway: Gateway, clock = manualClock(START)) {
 }
 
 describe("GET /gateway/caller", () => {
+  it("has rates of the last minute and a history by its remembered requests alone", async () => {
+    const clock = manualClock(START);
+    const { gateway, port } = await running(await limited(), { clock });
+    const get = await interfaceOf(gateway as Gateway, clock);
+    const parts = Gateway.internalsOf(gateway as Gateway);
+    Object.assign(Gateway.reportingOf(gateway as Gateway), { openHistory: async () => new FigureHistory(parts) });
+    const history = async (query: Record<string, string> = { caller: "ada" }) =>
+      (await get(`/gateway/figures?${new URLSearchParams(query)}`)) as {
+        status: number;
+        json: { points: { at: string; requests: number; limited: number }[]; since: string | null };
+      };
+    expect((await history()).json).toMatchObject({ points: [], since: null, recorded: true, step_s: 10 });
+    const times = async (key: string, count: number) => {
+      for (let i = 0; i < count; i++) await send(port, { path: "/a/x", headers: { apiKey: key } });
+    };
+    await times("hush-odd", 2);
+    clock.advance(30_000);
+    // Six in an hour.
+    await times("hush-ada", 8);
+    clock.advance(25_000);
+    const figures = async () => (await get(at("ada"))).json.figures as Record<string, unknown>;
+    expect(await figures()).toMatchObject({
+      // Eight in the 55 seconds since the start.
+      ...{ requests_per_s: 0.1455, errors_per_s: 0, limited_per_s: 0.0364 },
+      statuses_per_s: { "2xx": 0.1091, "4xx": 0.0364 },
+    });
+    const { json } = await history();
+    expect(json.since).toBe(new Date(START).toISOString());
+    expect(
+      json.points.map(({ at: begin, requests, limited: refused }) => [begin.slice(14, 19), requests, refused]),
+    ).toEqual(
+      ["00:00", "00:10", "00:20", "00:30", "00:40"].map((begin) => [
+        begin,
+        begin === "00:30" ? 8 : 0,
+        begin === "00:30" ? 2 : 0,
+      ]),
+    );
+    expect((await history({ caller: "nobody" })).json.points.every(({ requests }) => requests === 0)).toBe(true);
+    clock.advance(60_000);
+    expect(await figures()).toMatchObject({ requests_per_s: 0, p95_ms: null, statuses_per_s: {} });
+    for (const query of [
+      { caller: "ada", service: "shop" },
+      { caller: "ada", upstream: "u", service: "shop" },
+    ])
+      expect((await history(query as never)).status).toBe(400);
+  });
+
   it("says when a caller was here and what is left of each limit that has counted it, without counting", async () => {
     const clock = manualClock(START);
     const { gateway, port } = await running(await limited(), { clock });
@@ -88,6 +136,7 @@ describe("GET /gateway/caller", () => {
     for (let times = 0; times < 2; times++) {
       const { json } = await get(at("ada"));
       expect(json).toEqual({
+        figures: expect.objectContaining({ limited_per_s: 0 }) as object,
         ...{ id: "ada", groups: ["gold"], enabled: true, file: null, keys: 2 },
         key_ends: "2026-02-28T00:00:00.000Z",
         plugins: [{ kind: "key_auth", service: null, route: null, level: "global" }],

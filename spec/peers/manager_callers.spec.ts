@@ -126,9 +126,14 @@ describe("the callers page", () => {
         expect.stringMatching(/^rate_limit shop day 3 47 50 \d+ (s|min|h)$/),
         expect.stringMatching(/^quota plan shop month 3 997 1,000 \d+ (s|min|h|days)$/),
       ] as string[]);
-      const facts = () =>
-        page.evaluate<string>('document.querySelector("main dl.pairs").innerText.replace(/\\s+/g, " ")');
-      expect(await facts()).toMatch(/^State On Last seen (just now|.* ago)$/);
+      await soon(() => page.locator("main p.badges, main div.badges").first().innerText()).toMatch(
+        /^On\s*Last seen (just now|.* ago)$/,
+      );
+      await page
+        .locator(".stat")
+        .filter({ hasText: /^Requests\s*[\d.]+\/s/ })
+        .waitFor();
+      await page.locator("section.chart").first().waitFor();
       expect(await page.evaluate<string[]>('[...document.querySelectorAll("main a")].map((a) => a.hash)')).toContain(
         "#/requests?caller=%3Cb%3Ea%2Fda%3C%2Fb%3E",
       );

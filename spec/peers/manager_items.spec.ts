@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { soon, type Page } from "./browser.ts";
 import { allFaultsOf, heading, loaded, shareGateway, until, upstream } from "./manager_pages.ts";
 
-const shared = shareGateway();
+const shared = shareGateway({ ADMIN_WRITE: "true" });
 
 async function shop() {
   const { port } = await upstream();
@@ -35,8 +35,7 @@ describe("the page of an item", () => {
     async () => {
       const { page, managerUrl, errors } = await shared.openOverview(await shop());
       const paths = asked(page);
-      await page.goto(`${managerUrl}#/routes/shop/open?tab=edit`);
-      // Without ADMIN_WRITE there is no such tab.
+      await page.goto(`${managerUrl}#/routes/shop/open?tab=nothing`);
       await soon(() => current(page)).toBe("Traffic");
       await until(page, 'document.querySelectorAll("section.chart").length === 3');
       expect([...paths].sort()).toEqual(["figures"]);
@@ -67,10 +66,29 @@ describe("the page of an item", () => {
     },
   );
 
+  it("says of each setting where it is written, which leads to the editor, or that it is a default", async () => {
+    const { page, managerUrl, errors } = await shared.openOverview(JSON.stringify(await shop(), null, 2));
+    const setting = (name: string) => page.locator(".settings > div").filter({ hasText: new RegExp(`^${name}`) });
+    await page.goto(`${managerUrl}#/upstreams/shop/till?tab=settings`);
+    await setting("weight").getByText("1 default", { exact: true }).waitFor();
+    await setting("port").getByRole("link", { name: "line 10", exact: true }).click();
+    await heading(page, "Edit");
+    await until(page, 'document.querySelector("textarea").selectionStart > 0');
+    const before =
+      'document.querySelector("textarea").value.slice(0, document.querySelector("textarea").selectionStart)';
+    expect(await page.evaluate(`${before}.split("\\n").length`)).toBe(10);
+    await page.goto(`${managerUrl}#/routes/shop/closed?tab=edit`);
+    const editor = page.getByRole("link", { name: "Open in the editor" });
+    await soon(() => editor.getAttribute("href")).toMatch(
+      /^#\/edit\?line=\d+&column=\d+&of=[0-9a-f]{12}&path=services/,
+    );
+    expect(errors).toEqual([]);
+  });
+
   it("has no accessibility fault in any tab, in wide and narrow windows, light and dark", async () => {
     const { page, managerUrl, errors } = await shared.openOverview(await shop());
     for (const hash of ["services/shop", "routes/shop/open", "upstreams/shop/till"])
-      for (const tab of ["traffic", "failures", "path", "settings"]) {
+      for (const tab of ["traffic", "failures", "path", "settings", "edit"]) {
         await page.goto(`${managerUrl}#/${hash}?tab=${tab}`);
         await loaded(page);
         expect([hash, tab, await allFaultsOf(page)]).toEqual([hash, tab, []]);

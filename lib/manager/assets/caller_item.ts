@@ -2,22 +2,20 @@
  * The page of one caller: when it was here last, what is left of its limits, and what changes it.
  */
 import { ageOf } from "./ages.ts";
-import { ApiError, ask, type CallerLimit, type OneCaller } from "./api.ts";
+import { ApiError, ask, type OneCaller } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { factList, fixedBadge, link, loading, missing, section, slot } from "./components.ts";
+import { factList, fixedBadge, link, loading, missing, slot } from "./components.ts";
 import { el, replace, setText, whenChanged } from "./dom.ts";
 import { failures, usedRoutes } from "./failures.ts";
 import { counted, moment, number } from "./format.ts";
 import { editTab, itemPart, settingsTab, stackOf, trafficTab, type Item } from "./item_page.ts";
 import { knownBy } from "./known_by.ts";
 import type { Frame, OpenPage } from "./page.ts";
-import { DataTable, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
+import { liveTable } from "./live_tables.ts";
+import type { Part } from "./tables.ts";
 import { hashForPlace } from "./url_hash.ts";
 
 const AGAIN_MS = 5_000;
-
-/** A window of a limit, which has a row. */
-type Row = Omit<CallerLimit, "windows"> & CallerLimit["windows"][number];
 
 export const onePage: OpenPage = (frame, [id = ""]) => {
   const content = slot();
@@ -59,30 +57,13 @@ function itemOf(frame: Frame, id: string, now: () => OneCaller): Item {
   const of = { caller: id };
   return {
     ...{ name: id, of, crumbs: [["#/callers", "Callers"]] },
-    head: [
-      drawn(now, ({ enabled, last_seen: seen }) => [
-        factList([
-          ["State", enabled ? fixedBadge("good", "On") : fixedBadge("idle", "Off: it is refused")],
-          ["Last seen", seen === null ? "not since the start" : ageOf(seen)],
-        ]),
-      ]),
-    ],
+    head: [drawn(now, stateOf, "badges")],
     tabs: {
       Traffic: () => trafficTab(of, () => now().figures, limitsOf(now)),
       Failures: () => failures(of),
-      Path: () =>
-        stackOf(
-          drawn(now, (caller) => [factList([["Known by", knownBy(caller).node]])]),
-          usedRoutes(of),
-        ),
+      Path: () => stackOf(drawn(now, known), usedRoutes(of)),
       Settings: () => {
-        const facts = drawn(now, ({ groups, file, keys, key_ends: ends }) => [
-          factList([
-            ["Groups", groups.join(", ") || "–"],
-            ["Keys", `${counted(keys, "key")}${ends == null ? "" : `, the next one ends ${moment(ends)}`}`],
-            ["Written in", file ?? "the configuration"],
-          ]),
-        ]);
+        const facts = drawn(now, factsOf);
         return now().file === null ? settingsTab(frame, of, facts) : facts;
       },
       Edit: () => {
@@ -94,65 +75,54 @@ function itemOf(frame: Frame, id: string, now: () => OneCaller): Item {
   };
 }
 
-/** A card that is drawn again when the caller has changed, unless something in it has the focus. */
-function drawn(now: () => OneCaller, contentOf: (caller: OneCaller) => readonly Node[]): Part {
-  const node = el("div", { class: "card" });
+const stateOf = ({ enabled, last_seen: seen }: OneCaller) => [
+  enabled ? fixedBadge("good", "On") : fixedBadge("idle", "Off: it is refused"),
+  el("span", { class: "muted" }, ...(seen === null ? ["Not seen since the start"] : ["Last seen ", ageOf(seen)])),
+];
+const known = (caller: OneCaller) => [factList([["Known by", knownBy(caller).node]])];
+const factsOf = ({ groups, file, keys, key_ends: ends }: OneCaller) => [
+  factList([
+    ["Groups", groups.join(", ") || "–"],
+    ["Keys", `${counted(keys, "key")}${ends == null ? "" : `, the next one ends ${moment(ends)}`}`],
+    ["Written in", file ?? "the configuration"],
+  ]),
+];
+
+/** Is drawn again when the caller has changed, unless something in it has the focus. */
+function drawn(now: () => OneCaller, contentOf: (caller: OneCaller) => readonly Node[], className = "card"): Part {
+  const node = el("div", { class: className });
   const draw = whenChanged((caller: OneCaller) => replace(node, ...contentOf(caller)));
   return { node, refresh: () => void (node.contains(document.activeElement) || draw(now())) };
 }
 
+const LIMITS = ["Limit", "Of", "Per", "Used", "Left", "Allowed", "Gives back in"];
+
 function limitsOf(now: () => OneCaller): Part {
-  const table = limitTable();
+  const table = liveTable("Limits", LIMITS, [3, 4, 5, 6]);
   const note = el("p", { class: "muted" });
+  const draw = whenChanged(({ counters, limits, limits_total: total }: OneCaller) => {
+    const rows = limits.flatMap(({ windows, ...limit }) => windows.map((window) => ({ ...limit, ...window })));
+    table.show(rows, ({ kind, id, group, per, left, limit, reset_s: resetS, ...place }) => [
+      el("span", { class: "kind" }, [kind, id, group && `of group ${group}`].filter(Boolean).join(" ")),
+      link(hashForPlace(place), place.route ?? place.service ?? "all services"),
+      per,
+      el("span", { class: left === 0 ? "figure--bad" : null }, number(limit - left)),
+      ...[number(left), number(limit), duration(resetS)],
+    ]);
+    const most = total > limits.length && `The ${number(limits.length)} of which most is used, of ${number(total)}.`;
+    const none = total === 0 && "No rate limit and no quota has counted this caller.";
+    setText(note, counters === "redis" ? "Limits that count in Redis are not listed." : most || none || "");
+  });
   return {
-    node: section("Limits", note, el("div", { class: "card" }, table.node)),
-    refresh() {
-      // Rows are drawn anew: a link that has the focus would lose it.
-      if (table.node.contains(document.activeElement)) return;
-      const { counters, limits, limits_total: total } = now();
-      note.hidden = counters === "memory" && total <= limits.length;
-      setText(
-        note,
-        counters === "redis"
-          ? "Limits that count in Redis are not listed."
-          : `The ${number(limits.length)} of which most is used, of ${number(total)}.`,
-      );
-      table.show(limits.flatMap(({ windows, ...limit }) => windows.map((window) => ({ ...limit, ...window }))));
-    },
+    node: el("div", { class: "stack" }, table.node, note),
+    // Rows are drawn anew: a link that has the focus would lose it.
+    refresh: () => void (table.node.contains(document.activeElement) || draw(now())),
   };
 }
 
 function unlessMissing(error: unknown): null {
   if (error instanceof ApiError && error.status === 404) return null;
   throw error;
-}
-
-function limitTable(): DataTable<Row> {
-  const used = ({ limit, left }: Row) => limit - left;
-  return new DataTable<Row>({
-    ...{ name: "limits", caption: "Limits", nouns: ["limit", "limits"], searchable: false },
-    keyOf: ({ kind, level, service, route, id, per }) => JSON.stringify([kind, level, service, route, id, per]),
-    searchText: ({ kind }) => kind,
-    empty: el("p", {}, "No rate limit and no quota has counted this caller."),
-    columns: [
-      {
-        ...{ key: "kind", title: "Limit", sortBy: ({ kind, id }) => `${kind} ${id ?? ""}` },
-        make: ({ kind, id, group }) =>
-          textPart(() => [kind, id, group && `of group ${group}`].filter(Boolean).join(" "), "kind"),
-      },
-      {
-        ...{ key: "place", title: "Of", sortBy: ({ service, route }) => `${service ?? ""} ${route ?? ""}` },
-        make: (row) => fixedPart(link(hashForPlace(row), row.route ?? row.service ?? "all services")),
-      },
-      { key: "per", title: "Per", width: 80, sortBy: ({ per }) => per, make: ({ per }) => textPart(() => per) },
-      numberColumn<Row>({ key: "used", title: "Used" }, used, number, (node, row) =>
-        node.classList.toggle("figure--bad", row.left === 0),
-      ),
-      numberColumn<Row>({ key: "left", title: "Left" }, ({ left }) => left, number),
-      numberColumn<Row>({ key: "limit", title: "Limit", drop: 1 }, ({ limit }) => limit, number),
-      numberColumn<Row>({ key: "reset", title: "Gives back in", width: 120, drop: 2 }, ({ reset_s: s }) => s, duration),
-    ],
-  });
 }
 
 /** "40 s", "3 min", "5 h", "12 days" */

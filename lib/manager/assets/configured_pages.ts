@@ -2,10 +2,10 @@
  * The pages with a table of all configured items of a kind.
  */
 import type { ProxyConfig, ServiceConfig } from "./api.ts";
-import { link, loading, slot } from "./components.ts";
+import { loading, slot } from "./components.ts";
 import { el } from "./dom.ts";
 import type { Known, Page, Shown } from "./page.ts";
-import { fixedPart, type Column, type DataTable } from "./tables.ts";
+import { linkColumn, type Column, type DataTable } from "./tables.ts";
 import { hashFor } from "./url_hash.ts";
 
 interface ListOptions<Row> {
@@ -46,10 +46,6 @@ export function listPage<Row>({ title, table, rowsOf, shown = "total", above, be
 
 /** The service of a row. */
 export function serviceColumn<Row extends { readonly service: ServiceConfig }>(): Column<Row> {
-  return {
-    key: "service",
-    title: "Service",
-    sortBy: ({ service }) => service.name,
-    make: ({ service: { name } }) => fixedPart(link(hashFor("services", name), name)),
-  };
+  const nameOf = ({ service }: Row) => service.name;
+  return linkColumn({ key: "service", title: "Service" }, nameOf, (row) => hashFor("services", nameOf(row)));
 }

@@ -14,6 +14,11 @@ import type { Part } from "./tables.ts";
 import { hashForRequests } from "./url_hash.ts";
 
 const CLASSES = ["5xx", "4xx"] as const;
+const FACETS = [
+  ["By code", "code"],
+  ["Answered by", "by"],
+  ["Upstreams asked", "upstream"],
+] as const;
 const EXAMPLES = 5;
 const EVERY_MS = 5_000;
 
@@ -28,19 +33,9 @@ export function failures(of: Of): Part {
   const asking = figuresAt<RequestList>(path, "The failures", show, () => EVERY_MS);
   const buttons = CLASSES.map((name) => button(name, () => choose(name), "small"));
   const said = el("p");
-  const codes = rankingCard<RequestList>({
-    ...{ title: "By code", unit: "requests", none: "", rowsOf: (list) => rowsOf(list, "code") },
-  });
-  const answering = rankingCard<RequestList>({
-    ...{ title: "Answered by", unit: "requests", none: "", rowsOf: (list) => rowsOf(list, "by") },
-  });
-  const asked = rankingCard<RequestList>({
-    ...{
-      title: "Upstreams asked",
-      unit: "requests",
-      none: "None was asked.",
-      rowsOf: (list) => rowsOf(list, "upstream"),
-    },
+  const cards = FACETS.map(([title, facet]) => {
+    const rowsOf = (list: RequestList) => facetRows(list, facet, { ...of, status: chosen });
+    return rankingCard<RequestList>({ title, unit: "requests", none: "None.", rowsOf });
   });
   const examples = el("ol", { class: "list" });
   const drawExamples = whenChanged((requests: readonly RequestDecision[]) =>
@@ -49,7 +44,7 @@ export function failures(of: Of): Part {
   const found = el(
     "div",
     { class: "stack", hidden: true },
-    el("div", { class: "grid rankings live" }, codes.node, answering.node, asked.node),
+    el("div", { class: "grid rankings live" }, ...cards.map((each) => each.node)),
     el("div", { class: "card" }, el("h3", { class: "card__title" }, "The latest"), examples),
   );
   const chooser = el("div", { class: "toolbar", role: "group", "aria-label": "Failures shown" }, ...buttons, said);
@@ -82,20 +77,18 @@ export function failures(of: Of): Part {
       const allOf = link(hashForRequests({ ...of, status: chosen }), `All ${number(list.matching)}`);
       replace(said, `${share} of ${whole} got ${chosen}, since `, ageOf(list.since!), ". ", allOf);
     }
-    for (const each of [codes, answering, asked]) each.update(list);
+    for (const each of cards) each.update(list);
     // What is under the pointer or has the focus stays where it is.
     if (examples.querySelector("a:hover, a:focus-visible") === null) drawExamples(list.requests);
   }
-
-  function rowsOf(list: RequestList, facet: Facet): readonly RankingRow[] {
-    return facetRows(list, facet, { ...of, status: chosen });
-  }
 }
 
-type Facet = "code" | "by" | "upstream" | "route";
-
 /** The values of a member of requests that are most frequent; each leads to its requests. */
-function facetRows({ facets, matching }: RequestList, facet: Facet, of: Of): readonly RankingRow[] {
+function facetRows(
+  { facets, matching }: RequestList,
+  facet: "code" | "by" | "upstream" | "route",
+  of: Of,
+): readonly RankingRow[] {
   const { values, others } = facets[facet];
   const row = (name: string, count: number, more: Of) => ({
     ...{ name, note: "", value: `${number(count)} · ${percent(ratioOf(count, matching))}`, by: count },

@@ -4,14 +4,14 @@
 import { listPage } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashForPlace } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
 import { live } from "./live.ts";
 import type { OpenPage } from "./page.ts";
-import { fixedBadge, link, settingsList } from "./components.ts";
+import { fixedBadge, settingsList } from "./components.ts";
 import { instanceKey, pluginFigures } from "./plugin_figures_view.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
-import { DataTable, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
+import { DataTable, fixedPart, linkColumn, numberColumn, textColumn, textPart, type Part } from "./tables.ts";
 
 interface PluginRow extends PluginPlace {
   /** Instances may have no id, so the place in the configuration is the key. */
@@ -56,13 +56,7 @@ export const page: OpenPage = (frame) => {
         sortBy: ({ plugin }) => plugin.name,
         make: ({ plugin }) => textPart(() => plugin.name, "kind"),
       },
-      {
-        key: "id",
-        title: "Id",
-        drop: 2,
-        sortBy: ({ plugin }) => plugin.id ?? null,
-        make: ({ plugin }) => textPart(() => plugin.id ?? "–"),
-      },
+      textColumn({ key: "id", title: "Id", drop: 2 }, ({ plugin }) => plugin.id ?? null),
       {
         key: "level",
         title: "Level",
@@ -71,19 +65,12 @@ export const page: OpenPage = (frame) => {
         sortBy: ({ level }) => LEVEL_ORDER[level],
         make: ({ level }) => textPart(() => level),
       },
-      {
-        key: "service",
-        title: "Service",
-        sortBy: ({ service }) => service,
-        make: ({ service }) => fixedPart(service === null ? "–" : link(hashFor("services", service), service)),
-      },
-      {
-        key: "route",
-        title: "Route",
-        sortBy: ({ route }) => route,
-        make: ({ service, route }) =>
-          fixedPart(service === null || route === null ? "–" : link(hashFor("routes", service, route), route)),
-      },
+      linkColumn(
+        { key: "service", title: "Service" },
+        ({ service }) => service,
+        ({ service }) => hashForPlace({ service, route: null }),
+      ),
+      linkColumn({ key: "route", title: "Route" }, ({ route }) => route, hashForPlace),
       {
         key: "enabled",
         title: "State",

@@ -11,7 +11,15 @@ import { methodsOf, patternOf } from "./inventory.ts";
 import { live } from "./live.ts";
 import type { OpenPage } from "./page.ts";
 import { breakable, link } from "./components.ts";
-import { clientErrorColumn, DataTable, figureColumns, fixedPart, numberColumn, textPart, type Part } from "./tables.ts";
+import {
+  clientErrorColumn,
+  DataTable,
+  figureColumns,
+  fixedPart,
+  numberColumn,
+  textColumn,
+  type Part,
+} from "./tables.ts";
 import { withWarnings } from "./warnings.ts";
 
 export interface RouteRow {
@@ -71,15 +79,9 @@ export function routeTable({ ofService }: { readonly ofService: boolean }): Data
           ),
       },
       ...(ofService ? [] : [serviceColumn<RouteRow>()]),
-      {
-        key: "methods",
-        title: "Methods",
-        width: 92,
-        className: "wide",
-        drop: 3,
-        sortBy: (row) => methodsOf(row.route),
-        make: (row) => textPart(() => methodsOf(row.route)),
-      },
+      textColumn({ key: "methods", title: "Methods", width: 92, className: "wide", drop: 3 }, ({ route }) =>
+        methodsOf(route),
+      ),
       { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: patternPart },
       ...figureColumns(figuresOf, clientErrorColumn(figuresOf)),
       numberColumn(

@@ -3,7 +3,7 @@
  * written.
  */
 import type { Figures, TryFigures } from "./api.ts";
-import { field, searchInput } from "./components.ts";
+import { breakable, field, link, searchInput } from "./components.ts";
 import { el, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
 import { clientErrorShare, errorShare, refusalsText } from "./inventory.ts";
@@ -356,6 +356,23 @@ export function textPart(text: () => string, className: string | null = null): P
 /** A text that never changes. */
 export function fixedPart(...children: readonly Child[]): Part {
   return { node: el("span", {}, ...children), refresh: () => undefined };
+}
+
+type NamedColumn<Row> = Pick<Column<Row>, "key" | "title" | "width" | "drop" | "className">;
+
+/** A column of texts that stay as they are, "–" where a row has none. */
+export function textColumn<Row>(options: NamedColumn<Row>, textOf: (row: Row) => string | null): Column<Row> {
+  return { ...options, sortBy: textOf, make: (row) => fixedPart(textOf(row) || "–") };
+}
+
+/** A column of names that lead somewhere. */
+export function linkColumn<Row>(
+  options: NamedColumn<Row>,
+  nameOf: (row: Row) => string | null,
+  hashOf: (row: Row) => string,
+): Column<Row> {
+  const shown = (row: Row) => nameOf(row) !== null && link(hashOf(row), ...breakable(nameOf(row)!));
+  return { ...options, sortBy: nameOf, make: (row) => fixedPart(shown(row) || "–") };
 }
 
 /** A column of numbers, "–" where a row has none. `mark` gives the element of the text a colour or a title. */
