@@ -122,6 +122,10 @@ interface Made {
 export class CallerReader {
   /** By the path of their files. */
   #made = new Map<string, Made>();
+  /** Those of the configuration before, the same array where all of them have stayed. */
+  #lists: readonly CallerList[] = [];
+  /** The list of the configuration before, without errors. A list that has not changed is the same array. */
+  #own: { readonly callers: Configured["callers"]; readonly list: CallerList } | null = null;
 
   /** `context` gets the errors in the configuration's own text. With `mustPin` each file needs its digest. */
   *readSteps(root: JsonNode, config: Configured, context: CheckContext, mustPin = false): Generator<void, CallersRead> {
@@ -130,11 +134,9 @@ export class CallerReader {
       reportWithout(root, config, context);
       return { lists: null, files: [], issues: [] };
     }
-    const own = new CallerList();
-    for (const [i, caller] of (callers ?? []).entries()) {
-      if (i % CALLERS_OF_A_STEP === 0) yield;
-      addTo(own, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message));
-    }
+    const known = this.#own !== null && this.#own.callers === callers ? this.#own.list : null;
+    const own = known ?? (yield* ownList(callers, root, context));
+    this.#own = context.issues.length === 0 ? { callers, list: own } : null;
     const files = callerFiles.map(contentOf);
     const made = files.flatMap(({ path, content }, i) => {
       const first = files.findIndex((other) => other.path === path);
@@ -146,8 +148,10 @@ export class CallerReader {
     });
     const lists = [own, ...made.map(({ list }) => list)];
     const issues = made.flatMap((each, i) => [...each.issues, ...betweenLists(each, lists.slice(0, i + 1))]);
+    const isSame = lists.length === this.#lists.length && lists.every((list, i) => list === this.#lists[i]);
+    if (!isSame) this.#lists = lists;
     this.#made = new Map(made.flatMap((each) => (each.content.includes("${") ? [] : [[each.list.file!, each]])));
-    return { lists, files: files.map(({ path }) => path), issues };
+    return { lists: this.#lists, files: files.map(({ path }) => path), issues };
   }
 
   /**
@@ -202,6 +206,19 @@ function reportWithout(root: JsonNode, { global, services }: Configured, context
 }
 
 const NO_CALLERS = 'there are no callers: the configuration needs "callers" or "caller_files" beside "services"';
+
+function* ownList(
+  callers: Configured["callers"] = [],
+  root: JsonNode,
+  context: CheckContext,
+): Generator<void, CallerList> {
+  const list = new CallerList();
+  for (const [i, caller] of callers.entries()) {
+    if (i % CALLERS_OF_A_STEP === 0) yield;
+    addTo(list, caller, ["callers", i], (message, at) => report(context, at, nodeAt(root, at) ?? root, message));
+  }
+  return list;
+}
 
 type Complain = (message: string, at: Path) => void;
 

@@ -5,34 +5,32 @@
 import type { Issue, Json, JsonNode, Path } from "./json.ts";
 import type { PluginKind, Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
-import type { AnySchema, CheckContext, NamedFile, NodeOf, Secret, Sources } from "./schema_types.ts";
-import { digestSteps, endSteps } from "./value_text.ts";
+import { INVALID } from "./schema_core.ts";
+import type { AnySchema, CheckContext, CheckedList, NamedFile, NodeOf, Secret, Sources } from "./schema_types.ts";
 
 /** Shorter ones are checked with what they are in: in less than a slice. */
 const SHORT = 50;
 
+type ListContext = CheckContext & Pick<Required<CheckContext>, "lists">;
+
 /** Adds the lists in `node`, and in the items of these lists, to `lists`. A step for each item. */
-export function* checkLists(
-  schema: AnySchema,
-  node: JsonNode,
-  at: Path,
-  context: CheckContext & Pick<Required<CheckContext>, "lists">,
-): Generator<void, void> {
-  if (node.kind !== "object" || schema.fields === undefined) return;
-  for (const [key, member] of node.members) {
-    const item = schema.fields.get(key)?.item;
-    if (!isLongList(member) || item?.fields === undefined || context.lists.has(member)) continue;
-    const list = newList();
-    const within = { ...context, ...list };
-    for (const [i, child] of member.items.entries()) {
-      const place = [...at, key, i];
-      if (hasLongList(child)) yield* checkLists(item, child, place, within);
-      list.values.push(item.check(child, place, within));
-      list.shown.push(item.show(child, context.lists));
-      yield;
-    }
-    context.lists.set(member, list);
+export function* checkLists(schema: AnySchema, node: JsonNode, at: Path, context: ListContext): Generator<void, void> {
+  const { fields, item } = schema;
+  for (const [key, member] of node.kind === "object" && fields !== undefined ? node.members : []) {
+    const field = fields!.get(key);
+    if (field !== undefined) yield* checkLists(field, member, [...at, key], context);
   }
+  if (item?.fields === undefined || context.lists.has(node) || !isLongList(node)) return;
+  const list = newList();
+  const within = { ...context, ...list };
+  for (const [i, child] of node.items.entries()) {
+    const place = [...at, i];
+    if (hasLongList(child)) yield* checkLists(item, child, place, within);
+    list.values.push(item.check(child, place, within));
+    list.shown.push(item.show(child, context.lists));
+    yield;
+  }
+  context.lists.set(node, list);
 }
 
 function isLongList(node: JsonNode): node is NodeOf<"array"> {
@@ -54,11 +52,11 @@ function newList() {
   };
 }
 
-/** A service without errors, and all that its value comes of. */
-interface CheckedService {
+/** A service without errors, or a list beside the services, and all that its value comes of. */
+interface CheckedValue {
   readonly value: unknown;
   readonly shown: Json;
-  readonly index: number;
+  readonly at: Path;
   readonly secrets: readonly Secret[];
   readonly files: ReadonlyMap<string, NamedFile>;
   /** Files with values of references, and those that it names. */
@@ -78,19 +76,19 @@ interface Surroundings {
   readonly references: Sources["references"];
 }
 
-/** The services of a configuration without errors, by the digests of their texts, and what is around them. */
+/**
+ * The services of a configuration without errors, and the lists beside them, by the digests of their texts; and what is
+ * around them.
+ */
 export interface CheckedServices extends Surroundings {
-  readonly services: ReadonlyMap<string, CheckedService>;
-  /** The digest of the text of all else but tests. */
-  readonly rest: string;
-  /** The files that the rest is read with; complete once it has been checked. */
+  readonly services: ReadonlyMap<string, CheckedValue>;
+  /** The files that all else is read with; complete once it has been checked. */
   readonly read: Map<string, Buffer | string>;
 }
 
 interface ServiceOptions {
+  /** Of the document. */
   readonly schema: AnySchema;
-  /** Of the document, and its members. */
-  readonly text: string;
   readonly members: ReadonlyMap<string, JsonNode>;
   readonly kinds: readonly PluginKind[];
   readonly features: readonly FeatureFields[];
@@ -101,65 +99,65 @@ interface ServiceOptions {
 }
 
 /**
- * Checks the services, a step for each, and adds their list to `lists`. A service whose text, files and surroundings
- * are those of before has the same value, which is the same object.
+ * Checks the services, a step for each, and the lists beside them, and adds all these lists to `lists`. A service or
+ * list whose text, files and surroundings are those of before has the same value, which is the same object.
  */
 export function* checkServices(
-  context: CheckContext & Pick<Required<CheckContext>, "lists">,
-  { schema, text, members, kinds, features, before, kept }: ServiceOptions,
+  context: ListContext,
+  { schema, members, kinds, features, before, kept }: ServiceOptions,
 ): Generator<void, CheckedServices> {
   const { sources, lists } = context;
   const { folder, environment, references } = sources;
-  const digests = new Map<string, string>();
-  // With the closing brackets: where a text is not parsed they are all that tells whether they are the right ones.
-  const digestOf = function* (offset: number): Generator<void, string> {
-    return yield* digestSteps(text, offset, yield* endSteps(text, offset));
-  };
-  for (const [key, { offset }] of members) if (!APART.has(key)) digests.set(key, yield* digestOf(offset));
-  const surroundings = { global: digests.get("global") ?? "", folder, environment, kinds, features, references };
+  const global = members.get("global")?.digest ?? "";
+  const surroundings = { global, folder, environment, kinds, features, references };
   const former = before !== null && areSame(before, surroundings) ? before.services : NONE;
-  const services = new Map<string, CheckedService>();
+  const services = new Map<string, CheckedValue>();
+  const asBefore = (digest: string) => {
+    const same = former.get(digest);
+    return same !== undefined && hasSameFiles(same.read, sources) ? same : null;
+  };
+  const note = (digest: string, checked: CheckedValue) => {
+    services.set(digest, checked);
+    for (const [value, reference] of checked.resolved) sources.resolved?.set(value, reference);
+    for (const [reference, value] of checked.formed) sources.formed?.set(reference, value);
+  };
+  for (const [key, member] of members) {
+    const field = schema.fields!.get(key);
+    if (key === "services" || field === undefined || member.kind !== "array") continue;
+    const checked = asBefore(member.digest!) ?? (yield* checkApart(field, member, [key], { ...context, issues: [] }));
+    note(member.digest!, checked);
+    // What is wrong with it is reported where the document is checked.
+    if (checked.value === INVALID) continue;
+    lists.set(member, { ...checked, values: checked.value, issues: [] } as unknown as CheckedList);
+  }
   const list = newList();
+  const ofService = schema.fields!.get("services")!.item!;
   const node = members.get("services");
   const items = node?.kind === "array" ? node.items : [];
   for (const [index, item] of items.entries()) {
     yield;
-    const unread = item.kind === "object" ? item.known : undefined;
-    const digest = unread?.digest ?? (yield* digestOf(item.offset));
-    const same = former.get(digest);
-    const service = same !== undefined && hasSameFiles(same.read, sources) ? movedTo(index, same) : null;
-    if (service === null) yield* unread?.readSteps() ?? [];
-    const checked = service ?? (yield* checkService(schema, item, index, context, list.issues));
+    const digest = item.digest!;
+    const same = asBefore(digest);
+    const within = { ...context, issues: list.issues };
+    const checked = same ? movedTo(index, same) : yield* checkApart(ofService, item, ["services", index], within);
     // One that is there twice is in conflict with itself.
-    if (service !== null && !services.has(digest)) kept.set(item, service.value as Service);
-    services.set(digest, checked);
+    if (same !== null && !services.has(digest)) kept.set(item, same.value as Service);
+    note(digest, checked);
     list.values.push(checked.value);
     list.shown.push(checked.shown);
     list.secrets.push(...checked.secrets);
     for (const [path, file] of checked.files) list.files.set(path, file);
-    for (const [value, reference] of checked.resolved) sources.resolved?.set(value, reference);
-    for (const [reference, value] of checked.formed) sources.formed?.set(reference, value);
   }
   if (node !== undefined) lists.set(node, list);
-  return { ...surroundings, services, rest: JSON.stringify([...digests]), read: new Map() };
+  return { ...surroundings, services, read: new Map() };
 }
 
-/** The members of a document that are looked at one by one, or change nothing that the gateway does. */
-const APART: ReadonlySet<string> = new Set(["services", "tests", "test_files", "$schema"]);
-
-/** Whether everything around the services is as it was. `sources`: those of `now`. */
-export function isRestSame(before: CheckedServices, now: CheckedServices, sources: Sources): boolean {
-  return before.rest === now.rest && areSame(before, now) && hasSameFiles(before.read, sources);
+/** Whether `global` is as it was. `sources`: those of `now`. */
+export function isGlobalSame(before: CheckedServices, now: CheckedServices, sources: Sources): boolean {
+  return areSame(before, now) && hasSameFiles(before.read, sources);
 }
 
-function* checkService(
-  schema: AnySchema,
-  node: JsonNode,
-  index: number,
-  context: CheckContext & Pick<Required<CheckContext>, "lists">,
-  issues: Issue[],
-): Generator<void, CheckedService> {
-  const at = ["services", index];
+function* checkApart(schema: AnySchema, node: JsonNode, at: Path, context: ListContext): Generator<void, CheckedValue> {
   const read = new Map<string, Buffer | string>();
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
   const readFile = (path: string) => {
@@ -168,10 +166,11 @@ function* checkService(
     return content;
   };
   const [secrets, files] = [[] as Secret[], new Map<string, NamedFile>()];
-  const within = { ...context, sources: { ...context.sources, ...noted, readFile }, issues, secrets, files };
+  const within = { ...context, sources: { ...context.sources, ...noted, readFile }, secrets, files };
+  yield* node.readSteps?.() ?? [];
   yield* checkLists(schema, node, at, within);
   const value: unknown = schema.check(node, at, within);
-  return { value, shown: schema.show(node, context.lists), index, secrets, files, read, ...noted };
+  return { value, shown: schema.show(node, context.lists), at, secrets, files, read, ...noted };
 }
 
 function areSame(a: Surroundings, b: Surroundings): boolean {
@@ -189,7 +188,7 @@ function haveSame(some: readonly unknown[], others: readonly unknown[]): boolean
   return some.length === others.length && some.every((each, i) => each === others[i]);
 }
 
-function hasSameFiles(read: CheckedService["read"], { readFile }: Sources): boolean {
+function hasSameFiles(read: CheckedValue["read"], { readFile }: Sources): boolean {
   try {
     return [...read].every(([path, content]) => Buffer.from(readFile(path)).equals(Buffer.from(content)));
   } catch {
@@ -197,10 +196,10 @@ function hasSameFiles(read: CheckedService["read"], { readFile }: Sources): bool
   }
 }
 
-function movedTo(index: number, service: CheckedService): CheckedService {
-  if (index === service.index) return service;
+function movedTo(index: number, service: CheckedValue): CheckedValue {
+  if (index === service.at[1]) return service;
   const secrets = service.secrets.map(({ at, ...secret }) => ({ ...secret, at: at.with(1, index) }));
-  return { ...service, index, secrets };
+  return { ...service, at: service.at.with(1, index), secrets };
 }
 
-const NONE: ReadonlyMap<string, CheckedService> = new Map();
+const NONE: ReadonlyMap<string, CheckedValue> = new Map();

@@ -57,7 +57,7 @@ export function* declarations(
   const declared: RouteDeclaration[] = [];
   for (const [i, service] of itemsOf(nodeAt(root, ["services"])).entries()) {
     if (known.has(service)) continue;
-    if (service.kind === "object") yield* service.known?.readSteps() ?? [];
+    yield* service.readSteps?.() ?? [];
     const basePath = path(nodeAt(service, ["base_path"])) ?? null;
     const hosts = texts(itemsOf(nodeAt(service, ["hosts"]))).map((host) => host.toLowerCase());
     const at: Path = ["services", i];

@@ -54,6 +54,10 @@ export interface JsonPlace {
   readonly offset: number;
   /** Of its key; -1: it has none. */
   readonly keyOffset: number;
+  /** Of its text, see `ParseOptions.known`. */
+  readonly digest?: string;
+  /** Where its text is known. What is in it is read when somebody asks for that, or in steps before. */
+  readonly readSteps?: () => Generator<void, void>;
 }
 
 export type JsonNode = JsonPlace &
@@ -63,12 +67,7 @@ export type JsonNode = JsonPlace &
     | { readonly kind: "number"; readonly value: number; readonly text: string }
     | { readonly kind: "string"; readonly value: string }
     | { readonly kind: "array"; readonly items: readonly JsonNode[] }
-    | {
-        readonly kind: "object";
-        readonly members: ReadonlyMap<string, JsonNode>;
-        /** Where its text is known. The members are read when somebody asks for them, or in steps before. */
-        readonly known?: { readonly digest: string; readSteps(): Generator<void, void> };
-      }
+    | { readonly kind: "object"; readonly members: ReadonlyMap<string, JsonNode> }
     /** A JavaScript value that JSON cannot express; `text` names it. */
     | { readonly kind: "other"; readonly text: string }
   );

@@ -12,6 +12,7 @@ import {
   type Issue,
   type JsonDocument,
   type JsonNode,
+  type JsonPlace,
   type Path,
   type PositionOf,
 } from "./json.ts";
@@ -28,7 +29,10 @@ export function parseJson(input: Buffer | string, options?: ParseOptions): JsonD
 export interface ParseOptions {
   /** Gets each item of a text that is one array, in place of the document. */
   readonly each?: (item: JsonNode, positionOf: PositionOf) => void;
-  /** The services that another document without errors has, by the digests of their texts. */
+  /**
+   * By the digests of their texts, what another document without errors has: services and what is beside them, which
+   * get digests.
+   */
   readonly known?: ReadonlyMap<string, unknown> | undefined;
 }
 
@@ -189,28 +193,35 @@ class Parser {
         yield;
         end = this.#offset + CHARACTERS_OF_A_STEP;
       }
-      const known = this.#isAtService() ? yield* this.#knownService(this.#options.known!) : null;
-      const node = known ?? this.#value();
+      const node = this.#isNamed() ? yield* this.#namedValue(this.#options.known!) : this.#value();
       const root = node === null ? null : this.#put(node);
       if (root !== null) return root;
     }
   }
 
-  #isAtService(): boolean {
-    if (this.#options.known === undefined || this.#open.length !== 2) return false;
+  /** Whether the next value is a service, or beside the services. */
+  #isNamed(): boolean {
     const [root, list] = this.#open;
-    return root!.step === "services" && root!.items === null && list!.items !== null;
+    if (this.#options.known === undefined || root?.items !== null) return false;
+    const isServices = root.step === "services";
+    return list === undefined ? !isServices : isServices && list.items !== null && this.#open.length === 2;
   }
 
-  /** Null: the next value is none. */
-  *#knownService(known: ReadonlyMap<string, unknown>): Generator<void, JsonNode | null> {
-    if (this.#skipSpace() !== BRACE) return null;
+  *#namedValue(known: ReadonlyMap<string, unknown>): Generator<void, JsonNode | null> {
+    const code = this.#skipSpace();
     const offset = this.#offset;
     const end = yield* endSteps(this.#text, offset);
-    const digest = yield* digestSteps(this.#text, offset, end);
-    if (!known.has(digest)) return null;
+    // With the closing brackets: where a text is not parsed they are all that tells whether they are the right ones.
+    const digest = yield* digestSteps(this.#text, offset, end, "base64");
+    if (!known.has(digest)) {
+      const node = this.#value();
+      Object.assign(node ?? this.#open.at(-1)!.node, { digest });
+      return node;
+    }
+    const { keyOffset } = this.#open.at(-1)!;
     this.#offset = end;
-    return knownObject(offset, digest, () => new Parser(this.#text, this.#positionOf, {}).valueAt(offset));
+    const read = () => new Parser(this.#text, this.#positionOf, {}).valueAt(offset);
+    return knownNode({ kind: code === BRACKET ? "array" : "object", offset, keyOffset, digest }, read);
   }
 
   /** Null: an array or object has begun, whose first value is next. */
@@ -413,20 +424,25 @@ class Parser {
   }
 }
 
-/** An item of a list, in a text without errors. */
-function knownObject(offset: number, digest: string, read: () => Generator<void, JsonNode>): JsonNode {
+/** An array or object whose text has no errors. */
+function knownNode(
+  place: JsonPlace & { readonly kind: "array" | "object" },
+  read: () => Generator<void, JsonNode>,
+): JsonNode {
   let node: JsonNode | null = null;
   const readSteps = function* () {
     node ??= yield* read();
   };
   return {
-    kind: "object",
-    offset,
-    keyOffset: -1,
-    known: { digest, readSteps },
+    ...place,
+    readSteps,
     get members() {
       atOnce(readSteps());
       return node?.kind === "object" ? node.members : NO_MEMBERS;
+    },
+    get items() {
+      atOnce(readSteps());
+      return node?.kind === "array" ? node.items : NO_ITEMS;
     },
   };
 }

@@ -1,9 +1,9 @@
 /**
  * Turns the text of a configuration into a Config, or reports all its errors.
  */
-import { createHash, hash } from "node:crypto";
+import { hash } from "node:crypto";
 import { atOnce } from "../base/time_slices.ts";
-import { checkLists, checkServices, isRestSame, type CheckedServices } from "./checked_lists.ts";
+import { checkLists, checkServices, isGlobalSame, type CheckedServices } from "./checked_lists.ts";
 import {
   formatPath,
   inKeyOrder,
@@ -19,6 +19,7 @@ import { configSchema, type CheckedConfig, type Config, type PluginKind, type Se
 import type { FeatureFields } from "./feature_fields.ts";
 import { INVALID, type CheckContext, type NamedFile, type Secret } from "./schema.ts";
 import { reportAt, type CheckedList, type Sources } from "./schema_core.ts";
+import { digestSteps } from "./value_text.ts";
 import { forgetParsed, parsedFrom, sourcesFor, type ConfigSource, type ReadOptions } from "./source.ts";
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
@@ -89,7 +90,7 @@ export interface ConfigSecrets {
 }
 
 /** What of a configuration the next one may take over. */
-type Reusable = Pick<Extract<LoadResult, { readonly ok: true }>, "checked" | "config" | "callerLists">;
+type Reusable = Pick<Extract<LoadResult, { readonly ok: true }>, "checked" | "config">;
 
 export type LoadResult<K extends PluginKind = PluginKind> =
   | {
@@ -148,16 +149,15 @@ export function* loadSteps<K extends PluginKind>(
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
   const { features = [], before } = options;
   const schema = configSchema(kinds, features);
-  const members = node.kind === "object" && text !== undefined ? node.members : null;
+  const members = root.kind === "object" && text !== undefined ? root.members : null;
   const kept = new Map<JsonNode, Service>();
   const checked =
     members &&
     (yield* checkServices(context, {
-      schema: schema.fields!.get("services")!.item!,
+      schema,
       kinds,
       features,
       before: before?.checked ?? null,
-      text: text!,
       members,
       kept,
     }));
@@ -183,16 +183,18 @@ export function* loadSteps<K extends PluginKind>(
   const inFiles = [...callers.issues, ...inTestFiles];
   if (config === INVALID || issues.length + inFiles.length > 0)
     return { ok: false, issues: [...listedIssues(issues), ...inFiles] };
-  // The same objects: what was compiled with them need not be compiled again.
-  const isSame = !!before?.checked && checked !== null && isRestSame(before.checked, checked, sources);
+  // The same object: what was compiled with it need not be compiled again.
+  const isSame = !!before?.checked && checked !== null && isGlobalSame(before.checked, checked, sources);
   const shown = schema.show(root, lists);
-  const digest = yield* digestSteps("text" in source ? source.text : JSON.stringify(inKeyOrder(shown)));
+  const written = "text" in source ? source.text : JSON.stringify(inKeyOrder(shown));
+  const whole = typeof written === "string" ? Buffer.from(written) : written;
+  const digest = (yield* digestSteps(whole, 0, whole.length, "hex")).slice(0, 12);
   return {
     ok: true,
     config: isSame ? { ...config, global: before.config.global } : config,
     tests,
     testFiles,
-    callerLists: isSame ? before.callerLists : callers.lists,
+    callerLists: callers.lists,
     callerFiles: callers.files,
     shown,
     digest,
@@ -209,18 +211,6 @@ export function* loadSteps<K extends PluginKind>(
 /** As a configuration is named: 12 hexadecimal digits of the SHA-256 of its file. */
 export function sourceDigest(text: Buffer | string): string {
   return hash("sha256", text).slice(0, 12);
-}
-
-const BYTES_OF_A_STEP = 1024 * 1024;
-
-function* digestSteps(text: Buffer | string): Generator<void, string> {
-  if (typeof text === "string") return sourceDigest(text);
-  const sum = createHash("sha256");
-  for (let at = 0; at < text.length; at += BYTES_OF_A_STEP) {
-    sum.update(text.subarray(at, at + BYTES_OF_A_STEP));
-    yield;
-  }
-  return sum.digest("hex").slice(0, 12);
 }
 
 /**

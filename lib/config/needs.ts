@@ -75,16 +75,21 @@ export function* needsIn(document: JsonNode, need: Need): Generator<void, void> 
   const services = itemsOf(memberOf(document, "services"));
   const seen = { hasReferences: false, hasUnfilled: false };
   for (const [i, service] of services.entries()) {
-    const unread = service.kind === "object" ? service.known : undefined;
     // `canWarn` looks at a service that is alone.
-    if (unread !== undefined && services.length > 1) continue;
-    yield* unread?.readSteps() ?? [];
+    if (service.readSteps !== undefined && services.length > 1) continue;
+    yield* service.readSteps?.() ?? [];
     ofService(service, need, whole, ["services", i]);
     look(service, seen);
     yield;
   }
   const others = document.kind === "object" ? document.members : NOTHING;
-  for (const [name, node] of others) if (name !== "services") look(node, seen);
+  for (const [name, node] of others) {
+    if (name === "services" || node.readSteps !== undefined) continue;
+    for (const part of node.kind === "array" ? node.items : [node]) {
+      look(part, seen);
+      yield;
+    }
+  }
   if (seen.hasReferences) whole("sources");
   if (seen.hasUnfilled || canWarn(document, services)) whole("proof");
 }

@@ -39,11 +39,11 @@ export function array<S extends AnySchema>(
     kinds: ["array"],
     secret: item.secret === true,
     check(node, at, context) {
-      const { length } = node.items;
+      const known = context.lists?.get(node);
+      const { length } = known?.values ?? node.items;
       const before = context.issues.length;
       if (length < min || length > max)
         report(context, at, node, `expected ${countText(min, max, "item")}, found ${length || "none"}`);
-      const known = context.lists?.get(node);
       if (known !== undefined) takeOver(known, context);
       const checked = known?.values ?? node.items.map((child, i) => item.check(child, at.concat(i), context));
       const values = checked as readonly (Infer<S> | Invalid)[];

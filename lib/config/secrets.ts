@@ -23,9 +23,14 @@ export function concealerOf({ secrets }: WithSecrets): (text: string) => string 
   return conceal;
 }
 
-/** Where a secret looks like a template that nobody has filled in. */
-export function unfilledSecrets({ secrets }: WithSecrets): readonly Path[] {
-  return literals(secrets).flatMap(({ at, text }) => (UNFILLED.test(text) ? [at] : []));
+/** Where a secret looks like a template that nobody has filled in. A step for each secret. */
+export function* unfilledSecrets({ secrets: { marked, sources } }: WithSecrets): Generator<undefined, readonly Path[]> {
+  const found: Path[] = [];
+  for (const secret of marked) {
+    yield;
+    if (literals({ marked: [secret], sources }).some(({ text }) => UNFILLED.test(text))) found.push(secret.at);
+  }
+  return found;
 }
 
 /** The secrets that are written in the configuration itself. */

@@ -77,25 +77,26 @@ export function signatureFile(path: string): string {
 /** A source is read for what it needs before it is checked, and parsed once. */
 export const parsed = new WeakMap<ConfigSource, JsonDocument>();
 
-/** The services of the configuration before, see `ParseOptions`; undefined: there is none. */
-type Known = ReadonlyMap<string, unknown> | undefined;
+/** Of the configuration before, see `ParseOptions`. */
+type Known = ReadonlyMap<string, unknown>;
+const NONE: Known = new Map();
 
 /** The document of a source, and what is wrong with its text. */
-export function parsedFrom(source: ConfigSource, services?: Known): JsonDocument {
-  const known = parsed.get(source);
-  if (known !== undefined) return known;
+export function parsedFrom(source: ConfigSource, known = NONE): JsonDocument {
+  const before = parsed.get(source);
+  if (before !== undefined) return before;
   const document =
     "value" in source
       ? { node: nodeFrom(source.value), issues: [], positionOf: NOWHERE }
-      : parseJson(source.text, { known: services });
+      : parseJson(source.text, { known });
   parsed.set(source, document);
   return document;
 }
 
 /** Has `parsedFrom` know the document of a text, which is read in slices beside the traffic. */
-export async function parseInSlices(source: ConfigSource, services?: Known): Promise<void> {
+export async function parseInSlices(source: ConfigSource, known = NONE): Promise<void> {
   if ("value" in source || parsed.has(source)) return;
-  parsed.set(source, await inSlices(parseSteps(source.text, { known: services }), paced()));
+  parsed.set(source, await inSlices(parseSteps(source.text, { known }), paced()));
 }
 
 /** Ends the memory of the document of a source: sources are kept. */

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 /** Less than a millisecond of work. */
 const CHARACTERS_OF_A_STEP = 500_000;
 
-/** Behind the value that begins at `offset`. A text with errors has some end, too. */
+/** Behind the array, object or string that begins at `offset`. Any other text has some end, too. */
 export function* endSteps(text: string, offset: number): Generator<void, number> {
   let depth = 0;
   let pause = offset + CHARACTERS_OF_A_STEP;
@@ -19,10 +19,6 @@ export function* endSteps(text: string, offset: number): Generator<void, number>
     if (code === BRACE || code === BRACKET) depth++;
     else if (code === END_BRACE || code === END_BRACKET) depth--;
     else if (code === QUOTE) at = endOfString(text, at);
-    else if (depth === 0) {
-      while (at < text.length && !DELIMITERS.includes(text[at]!)) at++;
-      return at;
-    }
     if (depth === 0) return at + 1;
   }
   return text.length;
@@ -38,17 +34,23 @@ function endOfString(text: string, offset: number): number {
   return text.length;
 }
 
-/** The digest of the text between two offsets. Values whose texts are equal are equal, or both have errors. */
-export function* digestSteps(text: string, from: number, to: number): Generator<void, string> {
+/** The digest of what is between two offsets. Values whose texts are equal are equal, or both have errors. */
+export function* digestSteps(
+  text: Buffer | string,
+  from: number,
+  to: number,
+  form: "base64" | "hex",
+): Generator<void, string> {
   const sum = createHash("sha256");
   for (let at = from; at < to; at += CHARACTERS_OF_A_STEP) {
+    const end = Math.min(to, at + CHARACTERS_OF_A_STEP);
     // In UTF-16 a surrogate pair may be divided.
-    sum.update(text.slice(at, Math.min(to, at + CHARACTERS_OF_A_STEP)), "utf16le");
+    if (typeof text === "string") sum.update(text.slice(at, end), "utf16le");
+    else sum.update(text.subarray(at, end));
     if (to - at > CHARACTERS_OF_A_STEP) yield;
   }
-  return sum.digest("base64");
+  return sum.digest(form);
 }
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c];
 const [BRACKET, END_BRACKET, BRACE, END_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
-const DELIMITERS = ",]} \n\r\t";

@@ -15,16 +15,16 @@ import { attempts, onlyPicker } from "../upstream/attempts.ts";
 import { balancerOf } from "../upstream/balance.ts";
 import type { Balancing, BalancingTools, MakePicker } from "../upstream/balancing.ts";
 import { Breaker, BREAKER_BYTES, guarded } from "../upstream/breaker.ts";
-import { elsewhere, pickerAmong } from "../upstream/choice.ts";
+import { elsewhere, giveHealth, pickerAmong } from "../upstream/choice.ts";
 import { hashing, hashKey } from "../upstream/hash.ts";
 import { Health, HEALTH_BYTES, PublishedHealth } from "../upstream/health.ts";
 import { repeatedly, ReplayMemory, RetryBudget, retryPolicy } from "../upstream/retries.ts";
 import { splitPicker } from "../upstream/split.ts";
 import { drawnKey, KEY_BYTES, Sticky } from "../upstream/sticky.ts";
-import type { Peer, UpstreamPlan } from "../upstream/upstream_set.ts";
+import type { Peer, UpstreamPlan, UpstreamSet } from "../upstream/upstream_set.ts";
 import { ActiveChecks, checksOf } from "./active_checks.ts";
 
-export { applyHealth } from "../upstream/choice.ts";
+export { applyPlans } from "../upstream/choice.ts";
 
 export const fields = [
   healthFields,
@@ -45,7 +45,7 @@ export const activeChecks: Balancing["activeChecks"] = (clock) => new ActiveChec
 export const balanced: Balancing["balanced"] = (service, plans, upstreamSet, tools) => {
   const { name, health, split: shares, circuitBreaker } = service;
   const { clock, log, changes, egress, memory, lasting } = tools;
-  const planned = healthPlans(service, plans, tools);
+  const planned = healthPlans(service, plans, upstreamSet, tools);
   const peers = plans.map(({ peer }) => peer);
   const picker: MakePicker = (some, choosable) => pickerAmong(changes, some, balancerOf(service, hashing), choosable);
   const split = shares === undefined ? null : splitPicker(shares, { plans, picker }, hashKey);
@@ -73,15 +73,20 @@ export const balanced: Balancing["balanced"] = (service, plans, upstreamSet, too
 function healthPlans(
   { name, protocol, health, upstreams }: Service,
   plans: readonly UpstreamPlan[],
-  { memory, lasting }: BalancingTools,
+  upstreamSet: UpstreamSet,
+  tools: BalancingTools,
 ): readonly UpstreamPlan[] {
+  const { memory, lasting } = tools;
   const { enabled, healthyThreshold, unhealthyThreshold, passive } = health;
   if (!enabled && upstreams.length === 1) return plans;
   const settings = { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
   return plans.map((plan) => {
     const { id, host, port } = plan.peer;
     const key = `health ${JSON.stringify([name, id, protocol, host, port])}`;
-    return { ...plan, health: settings, memory: lasting.count > 1 ? memory(key, HEALTH_BYTES) : null };
+    const planned = { ...plan, health: settings, memory: lasting.count > 1 ? memory(key, HEALTH_BYTES) : null };
+    // What of a new one is ready need not be made in the turn in which all of them come into force.
+    if (upstreamSet.withId(id) !== plan.peer) giveHealth(planned, upstreamSet, tools);
+    return planned;
   });
 }
 

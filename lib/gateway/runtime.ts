@@ -274,7 +274,10 @@ export class Runtime {
     void closePluginState(inUse, this.#inUse);
   }
 
-  /** Puts a snapshot into force: what it uses stays, the rest is released. */
+  /**
+   * Puts a snapshot into force: what it uses stays, the rest is released. In one turn, so all that can be made before
+   * is made with the snapshot, and what is the same as before is left as it is.
+   */
   apply(inUse: InUse): void {
     const before = this.#inUse;
     this.#inUse = inUse;
@@ -284,29 +287,24 @@ export class Runtime {
       pool.retire();
       if (pool.leases.leased > 0) this.#retired.add(pool);
     }
-    for (const { pool, maxConnections } of inUse.pools.values()) pool.limitTo(maxConnections, inUse.maxClientShare);
+    const { maxClientShare } = inUse;
+    const former = before?.maxClientShare === maxClientShare ? before.pools : null;
+    for (const [key, { pool, maxConnections }] of inUse.pools)
+      if (former?.get(key)?.maxConnections !== maxConnections) pool.limitTo(maxConnections, maxClientShare);
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? [])
       if (!inUse.upstreamSets.has(service)) upstreamSet.close();
-    for (const { upstreamSet, plans, breaker } of inUse.upstreamSets.values()) {
-      const out = upstreamSet.peers
-        .filter(({ health }) => !health.usable)
-        .map(({ id, health }) => [id, health.report.state] as const);
-      upstreamSet.apply(plans, breaker);
-      this.#features.loaded.balancing?.applyHealth(upstreamSet, plans, this.healthTools);
-      if (out.length > 0 && !isWorker(this.threads)) this.#logReturns(upstreamSet, out);
+    for (const [service, plan] of inUse.upstreamSets) {
+      if (before?.upstreamSets.get(service) === plan) continue;
+      const isLogging = this.failures === null;
+      const { balancing } = this.#features.loaded;
+      if (balancing === undefined) plan.upstreamSet.apply(plan.plans, plan.breaker);
+      else balancing.applyPlans(plan.upstreamSet, plan, this.healthTools, isLogging);
     }
     this.takenOut?.applied();
     this.#start();
     this.limits?.apply?.(inUse.memory);
     this.limits?.retire(inUse.limiters);
     void closePluginState(before, inUse);
-  }
-
-  /** `out`: ids of the upstreams that were not usable before, and their states. */
-  #logReturns({ service, peers }: UpstreamSet, out: readonly (readonly [id: string, why: string])[]): void {
-    for (const [upstream, was] of out)
-      if (peers.some(({ id, health, takenOut }) => id === upstream && health.usable && takenOut === null))
-        this.healthTools.log.warn("upstream back with a reload", { service, upstream, was });
   }
 
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
@@ -326,7 +324,7 @@ export class Runtime {
   }
 
   peer(service: string, id: string): Peer | undefined {
-    return this.#inUse?.upstreamSets.get(service)?.upstreamSet.peers.find((peer) => peer.id === id);
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet.withId(id);
   }
 
   /** Closes the state that plugin instances keep. Resolves when all of it is closed. */

@@ -47,6 +47,8 @@ function* warningSteps(
   const proof = yield* provenRoutes(routes, { valid, memory, isAccepted });
   const entriesOf = () => routes.map((each) => entryOf(each.service, each.route, each, valid));
   const ofInstances = yield* ofPlugins(plugins, proof.samples, redirectLoops(entriesOf), valid.callers);
+  const ofSecrets = yield* ofUnfilled(valid);
+  const ofIdle = yield* ofCallers(valid, plugins);
   const isLate = ({ code }: ConfigWarning) => Number(code !== "faults_injected");
   const found: ConfigWarning[] = [];
   for (const find of [
@@ -54,8 +56,8 @@ function* warningSteps(
     () => ofPlainUpstreams(valid),
     () => ofProxyHeaders(valid),
     () => ofErrors(valid),
-    () => ofUnfilled(valid),
-    () => ofCallers(valid, plugins),
+    () => ofSecrets,
+    () => ofIdle,
     () => ofInstances,
     () => ofRoutes(proof),
     () => ofRetries(routes, proof.samples),
@@ -138,9 +140,10 @@ function ofPlainUpstreams({ config, shown }: ValidConfig): readonly ConfigWarnin
 }
 
 /** One for each plugin, or other part, with secrets that look like templates. */
-function ofUnfilled(valid: ValidConfig): readonly ConfigWarning[] {
+function* ofUnfilled(valid: ValidConfig): Generator<undefined, readonly ConfigWarning[]> {
   const { global, services } = valid.shown as unknown as DisplayedConfig;
-  const found = unfilledSecrets(valid).map((at): ConfigWarning => {
+  const places = yield* unfilledSecrets(valid);
+  const found = places.map((at): ConfigWarning => {
     const [service, route] = [
       services[Number(at[0] === "services" ? at[1] : -1)],
       at[2] === "routes" ? Number(at[3]) : -1,

@@ -59,22 +59,27 @@ export function knows({ whom }: Pick<Identifying, "whom">, { id, keys }: Caller)
   return typeof whom === "string" ? whom === "all" || keys > 0 : whom.has(id);
 }
 
-/** One for each caller whom no plugin can identify; of more than a few, one for the rest. */
-export function ofCallers(
+/** One for each caller whom no plugin can identify; of more than a few, one for the rest. A step for each caller. */
+export function* ofCallers(
   { callers, callerFiles }: ValidConfig,
   plugins: readonly WrittenPlugin[],
-): readonly ConfigWarning[] {
+): Generator<undefined, readonly ConfigWarning[]> {
   if (callers === null) return [];
   // A caller is looked up in one of each: there may be a million callers, and ten thousand plugins.
   const kinds = new Set(identifying(plugins).map(({ whom }) => whom));
   const ids = new Set(Array.from(kinds).flatMap((whom) => (typeof whom === "string" ? [] : [...whom])));
   const known = [...Array.from(kinds).filter((whom) => typeof whom === "string"), ids].map((whom) => ({ whom }));
-  const unused = callers.lists.flatMap((list) => {
+  /** Of the first ones that are told. */
+  const unused: { readonly id: string; readonly at: ConfigWarning["at"] }[] = [];
+  let rest = -MAX_TOLD;
+  for (const list of callers.lists) {
     const at = list.file === undefined ? ["callers"] : ["caller_files", callerFiles.indexOf(list.file)];
-    return list.callers
-      .filter((caller) => !known.some((each) => knows(each, caller)))
-      .map(({ id, index }) => ({ id, at: list.file === undefined ? [...at, index] : at }));
-  });
+    for (const caller of list.callers) {
+      yield;
+      if (known.some((each) => knows(each, caller))) continue;
+      if (rest++ <= 0) unused.push({ id: caller.id, at: list.file === undefined ? [...at, caller.index] : at });
+    }
+  }
   const remedy =
     'Give the caller a key and a key_auth with "callers": true, add a plugin that identifies it, or remove it.';
   const warning = (path: string, message: string, at: ConfigWarning["at"]) =>
@@ -84,7 +89,6 @@ export function ofCallers(
     .map(({ id, at }) =>
       warning(`callers.${id}`, `No plugin can identify the caller ${JSON.stringify(id)}: it has no effect.`, at),
     );
-  const rest = unused.length - told.length;
   return rest > 0
     ? [
         ...told,

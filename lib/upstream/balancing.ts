@@ -47,7 +47,7 @@ export interface Probes {
 }
 
 /** What a service is compiled with. */
-export interface BalancingTools extends Pick<HealthTools, "clock" | "log" | "changes"> {
+export interface BalancingTools extends HealthTools {
   readonly egress: Egress;
   /** Memory of the configuration that all threads share. */
   readonly memory: (name: string, bytes: number) => ArrayBufferLike;
@@ -69,8 +69,13 @@ export interface BalancedService {
 export interface Balancing {
   /** `memory`: null: there is one thread. `failures`: in a worker, where those are reported; null elsewhere. */
   healthOf(options: HealthOptions, memory: ArrayBufferLike | null, failures: FailureCounts | null): UpstreamHealth;
-  /** Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`. */
-  applyHealth(upstreamSet: UpstreamSet, plans: readonly UpstreamPlan[], tools: HealthTools): void;
+  /** As `UpstreamSet.apply`, with the health of upstreams. `isLogging`: whether this thread logs which are back. */
+  applyPlans(
+    upstreamSet: UpstreamSet,
+    plan: Pick<BalancedService, "plans" | "breaker">,
+    tools: HealthTools,
+    isLogging: boolean,
+  ): void;
   activeChecks(clock: Clock): { apply(all: readonly Probes[]): void };
   /** `plans`: without their health. `guarded`: adds the circuit breaker and sticky sessions. */
   balanced(

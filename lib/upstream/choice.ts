@@ -13,6 +13,7 @@ import {
   type Tries,
 } from "./attempts.ts";
 import type { Balancer } from "./balance.ts";
+import type { BalancedService } from "./balancing.ts";
 import type { HealthTools } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
 import { OwnHeaders } from "./own_headers.ts";
@@ -47,30 +48,54 @@ export function pickerAmong(
   };
 }
 
+/** Gives an upstream that has none a health, with the settings of the plan. */
+export function giveHealth(
+  { peer, memory = null, health: settings }: UpstreamPlan,
+  upstreamSet: UpstreamSet,
+  { clock, log, changes, make }: HealthTools,
+): void {
+  if (peer.health !== ALWAYS_USABLE) return;
+  const { service } = upstreamSet;
+  const changed = () => void Atomics.add(changes, 0, 1);
+  const mayEject = () =>
+    upstreamSet.peers.some((other) => other.health !== health && other.weight > 0 && other.health.usable);
+  const health = make({ clock, log, service, upstream: peer.id, mayEject, changed }, memory);
+  health.configure(settings!);
+  peer.health = health;
+}
+
+/** As `UpstreamSet.apply`, with the health of upstreams. `isLogging`: whether this thread logs which are back. */
+export function applyPlans(
+  upstreamSet: UpstreamSet,
+  { plans, breaker }: Pick<BalancedService, "plans" | "breaker">,
+  tools: HealthTools,
+  isLogging: boolean,
+): void {
+  const out = upstreamSet.peers.filter(({ health }) => !health.usable);
+  const states = out.map(({ health }) => health.report.state);
+  upstreamSet.apply(plans, breaker);
+  applyHealth(upstreamSet, plans, tools);
+  for (const [i, { id: upstream }] of isLogging ? out.entries() : []) {
+    const now = upstreamSet.withId(upstream);
+    if (now?.health.usable === true && now.takenOut === null)
+      tools.log.warn("upstream back with a reload", { service: upstreamSet.service, upstream, was: states[i]! });
+  }
+}
+
 /**
  * Puts the settings of a configuration for the health of its upstreams into force, after `UpstreamSet.apply`; and which
  * are backups, and what only one of them gets.
  */
-export function applyHealth(
-  upstreamSet: UpstreamSet,
-  plans: readonly UpstreamPlan[],
-  { clock, log, changes, make }: HealthTools,
-): void {
-  const changed = () => void Atomics.add(changes, 0, 1);
-  const made = (upstream: string, memory: ArrayBufferLike | null) => {
-    const mayEject = () =>
-      upstreamSet.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable);
-    const health = make({ clock, log, service: upstreamSet.service, upstream, mayEject, changed }, memory);
-    return health;
-  };
-  for (const { peer, health, backup = false, requestHeaders, memory = null } of plans) {
+export function applyHealth(upstreamSet: UpstreamSet, plans: readonly UpstreamPlan[], tools: HealthTools): void {
+  for (const plan of plans) {
+    const { peer, health, backup = false, requestHeaders } = plan;
     peer.isBackup = backup;
     peer.ownHeaders = requestHeaders === undefined ? null : new OwnHeaders(requestHeaders);
     if (health === null) continue;
-    if (peer.health === ALWAYS_USABLE) peer.health = made(peer.id, memory);
+    giveHealth(plan, upstreamSet, tools);
     peer.health.configure(health);
   }
-  changed();
+  Atomics.add(tools.changes, 0, 1);
 }
 
 /** A try that sent nothing is followed at once by one at another upstream, each of them once. */

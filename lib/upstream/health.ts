@@ -134,6 +134,7 @@ export class Health extends PublishedHealth {
   }
 
   override configure(settings: HealthSettings): void {
+    if (settings === this.settings) return;
     // A slow start ends as if it had begun under the new settings.
     if (this.cells[SLOW_UNTIL] !== 0)
       this.cells[SLOW_UNTIL]! += settings.passive.slowStartMs - this.settings.passive.slowStartMs;

@@ -123,7 +123,7 @@ export interface UpstreamPlan extends Pick<Upstream, "weight" | "backup" | "requ
 
 export class UpstreamSet {
   readonly service: string;
-  peers: readonly Peer[] = [];
+  #byId: ReadonlyMap<string, Peer> = new Map();
   /** Null: no circuit breaker is configured. */
   breaker: CircuitBreaker | null = null;
   /** Null: no retries were configured. */
@@ -133,13 +133,23 @@ export class UpstreamSet {
     this.service = service;
   }
 
+  /** In the order of the configuration. */
+  get peers(): readonly Peer[] {
+    return Array.from(this.#byId.values());
+  }
+
+  /** The present peer with this id. */
+  withId(id: string): Peer | undefined {
+    return this.#byId.get(id);
+  }
+
   /**
    * The present peer with this id and these connections, or a new one, which counts from `apply` on. New connections to
    * the same place, because of a renewed certificate for instance, do not make an upstream healthy.
    */
   peer(id: string, pool: Pool): Peer {
     const { protocol, host, port } = pool.options;
-    const before = this.peers.find((peer) => peer.id === id);
+    const before = this.#byId.get(id);
     if (before?.pool === pool) return before;
     const isSame =
       before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
@@ -154,15 +164,16 @@ export class UpstreamSet {
     plans: readonly UpstreamPlan[],
     breaker: { readonly breaker: CircuitBreaker; readonly settings: BreakerSettings } | null,
   ): void {
-    const before = this.peers;
-    this.peers = plans.map(({ peer }) => peer);
-    for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
+    const before = this.#byId;
+    this.#byId = new Map(plans.map(({ peer }) => [peer.id, peer]));
+    const staying = new Set(plans.map(({ peer }) => peer.health));
+    for (const { health } of before.values()) if (!staying.has(health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same
     // upstream.
     const isReweighted = plans.some(({ peer, weight }) => (peer.takenOut?.weight ?? peer.weight) !== weight);
     for (const { peer, weight, group = null, health } of plans) {
       if (isReweighted) peer.turn = 0;
-      const out = before.find(({ id }) => id === peer.id)?.takenOut ?? null;
+      const out = before.get(peer.id)?.takenOut ?? null;
       peer.takenOut = out && { ...out, weight };
       peer.weight = peer.takenOut === null ? weight : 0;
       peer.group = group;

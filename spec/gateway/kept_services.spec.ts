@@ -1,7 +1,8 @@
+import { hash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { atOnce, inSlices } from "../../lib/base/time_slices.ts";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { itemsOf, nodeAt } from "../../lib/config/json.ts";
@@ -11,6 +12,7 @@ import { ConfigError, definePlugin, schema, type GatewayOptions } from "../../li
 import { compileSteps, type Snapshot } from "../../lib/gateway/snapshot.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 import { written } from "../../lib/proof/written.ts";
+import { UpstreamSet } from "../../lib/upstream/upstream_set.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
@@ -96,7 +98,7 @@ describe("a reload", () => {
     const source = { text: [a, c].reduce((all, each) => withCompact(all, each), text), file: before.file! };
     await parseInSlices(source, before.checked!.services);
     const items = itemsOf(nodeAt(parsedFrom(source).node!, ["services"]));
-    const known = items.filter((item) => item.kind === "object" && item.known !== undefined);
+    const known = items.filter((item) => item.readSteps !== undefined);
     expect(known).toEqual([items[0], items[3]]);
     const members = {
       get(): never {
@@ -108,6 +110,51 @@ describe("a reload", () => {
     const former = before.config.services;
     expect(valid.config.services.map((each) => former.includes(each))).toEqual([true, false, false, true]);
     expect(valid.shown).toEqual(reader.load({ ...source }).valid.shown);
+  });
+
+  it.each([1, 60])(
+    "neither reads nor checks %d callers that are as they were, nor compiles for them",
+    async (length) => {
+      const callers = Array.from({ length }, (_none, i) => ({ id: `c${i}`, keys: [{ key: `key ${i}` }] }));
+      const { gateway, snapshot } = await inFile({ services: [a, b], callers });
+      const before = snapshot();
+      const { reader, features } = Gateway.internalsOf(gateway).configuration;
+      const read = async (next: AnyConfigInput) => {
+        const source = { text: JSON.stringify(next), file: before.file! };
+        await parseInSlices(source, before.checked!.services);
+        const node = nodeAt(parsedFrom(source).node!, ["callers"])!;
+        const isKnown = node.readSteps !== undefined;
+        if (isKnown) Object.defineProperty(node, "items", { get: () => expect.unreachable("it is read") });
+        await features.loadNeeded(source);
+        return { isKnown, ...(await inSlices(reader.loadSteps(source, { before }), async () => {})).valid };
+      };
+      const { isKnown, ...same } = await read({ services: [a, other], callers });
+      expect(isKnown).toBe(true);
+      const callersOf = (config: object) => (config as { readonly callers?: unknown }).callers;
+      expect(callersOf(same.config)).toBe(callersOf(before.config));
+      expect(same.callers).toBe(before.callers);
+      const listOf = ({ shown }: Pick<Snapshot, "shown">) => (shown as { readonly callers?: unknown }).callers;
+      expect(listOf(same)).toBe(listOf(before));
+      const changed = await read({ services: [a, b], callers: [...callers, { id: "new" }] });
+      expect(changed.isKnown).toBe(false);
+      expect(changed.callers!.withId("new")).toBeDefined();
+      expect(changed.callers!.withId("c0")).toBeDefined();
+    },
+  );
+
+  it("reads the keys of callers again where what a reference stands for has changed", async () => {
+    const keyFile = fileWith("first");
+    const callers = Array.from({ length: 60 }, (_none, i) => ({ id: `c${i}`, keys: [{ key: `key ${i}` }] }));
+    callers[7]!.keys[0]!.key = `\${file:${keyFile}}`;
+    const guarded = service("g", {
+      routes: [{ path: "/x", plugins: [{ name: "key_auth", config: { callers: true } }] }],
+    });
+    const { gateway, snapshot } = await inFile({ services: [guarded], callers });
+    const has = (key: string) => snapshot().callers!.withKey(hash("sha256", key, "buffer")) !== undefined;
+    expect([has("first"), has("second")]).toEqual([true, false]);
+    writeFileSync(keyFile, "second");
+    await gateway.reload();
+    expect([has("first"), has("second")]).toEqual([false, true]);
   });
 
   it("refuses a text in which only the brackets that end a service have changed, as a start does", async () => {
@@ -139,10 +186,10 @@ describe("a reload", () => {
     const source = { text: JSON.stringify({ services: after }), file: snapshot().file! };
     await parseInSlices(source, snapshot().checked!.services);
     const [item] = itemsOf(nodeAt(parsedFrom(source).node!, ["services"]));
-    if (item?.kind !== "object" || item.known === undefined) throw new Error("it is not known");
+    if (item?.readSteps === undefined) throw new Error("it is not known");
     let [isRead, isAsked] = [false, false];
-    const { readSteps } = item.known;
-    Object.defineProperty(item.known, "readSteps", {
+    const { readSteps } = item;
+    Object.defineProperty(item, "readSteps", {
       *value() {
         yield* readSteps();
         isRead = true;
@@ -298,6 +345,30 @@ describe("a reload", () => {
       await change({ services: [b] });
       await eventually(() => pool!.pool.open === 0, "the connection is closed");
       expect(gateway.shownConfig).toMatchObject({ services: [{ name: "b" }] });
+    },
+  );
+
+  it(
+    "puts into force what services that stay were compiled to as it is, " + "and makes no health in that turn",
+    async () => {
+      const balanced = (name: string, id: string) =>
+        service(name, { upstreams: ["1", "2"].map((each) => ({ id: `${id}${each}`, host: "127.0.0.1", port: 9 })) });
+      const { gateway, change } = await inFile({ services: [balanced("a", "u"), balanced("b", "u")] });
+      const { runtime } = Gateway.internalsOf(gateway);
+      const { healthTools } = runtime;
+      const [make, apply] = [vi.spyOn(healthTools, "make"), vi.spyOn(UpstreamSet.prototype, "apply")];
+      onTestFinished(() => void vi.restoreAllMocks());
+      const inForce = runtime.apply.bind(runtime);
+      let madeInTurn = 0;
+      vi.spyOn(runtime, "apply").mockImplementation((inUse) => {
+        const before = make.mock.calls.length;
+        inForce(inUse);
+        madeInTurn += make.mock.calls.length - before;
+      });
+      await change({ services: [balanced("a", "u"), balanced("b", "v")] });
+      expect(apply.mock.contexts.map((each) => (each as UpstreamSet).service)).toEqual(["b"]);
+      expect(make.mock.calls.map(([{ upstream }]) => upstream)).toEqual(["v1", "v2"]);
+      expect(madeInTurn).toBe(0);
     },
   );
 

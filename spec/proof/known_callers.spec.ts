@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { atOnce } from "../../lib/base/time_slices.ts";
 import type { ValidConfig } from "../../lib/gateway/compile_types.ts";
 import { ofCallers } from "../../lib/proof/known_callers.ts";
 import type { WrittenPlugin } from "../../lib/proof/written.ts";
@@ -22,9 +23,8 @@ describe("the warning caller_unused", () => {
         plugin({ callers: true }),
         plugin({ keys: [{ id: `c${i}` }] }),
       ]).flat();
-      const warnings = ofCallers(
-        { callers: { lists: [{ callers: [caller] }] }, callerFiles: [] } as unknown as ValidConfig,
-        plugins,
+      const warnings = atOnce(
+        ofCallers({ callers: { lists: [{ callers: [caller] }] }, callerFiles: [] } as unknown as ValidConfig, plugins),
       );
       expect(warnings.map(({ path }) => path)).toEqual(["callers.ada"]);
       expect(looks).toBeLessThanOrEqual(2);

@@ -184,6 +184,21 @@ describe("a reload", () => {
     },
   );
 
+  it("a reload looks at each of a thousand upstreams a few times, whatever their number", () => {
+    let looks = 0;
+    const { fleet, apply, force } = bench("first");
+    const ids = Array.from({ length: 1000 }, (_none, i) => `u${i}`);
+    const { peers } = apply(ids.join(" "));
+    for (const peer of peers) {
+      const { id } = peer;
+      Object.defineProperty(peer, "id", { get: () => (looks++, id) });
+    }
+    const { pool } = peers[0]!;
+    const next = ids.map((id): UpstreamPlan => ({ peer: fleet.peer(`${id}+`, pool), weight: 1, health: HEALTH }));
+    force([...peers.map((peer) => ({ peer, weight: 1, health: HEALTH })), ...next]);
+    expect(looks).toBeLessThan(10 * ids.length);
+  });
+
   it("a reload leaves no timer when it removes an upstream or when the service ends", () => {
     const { peers, apply, clock, fleet } = bench("a b c");
     peers[0]!.health.countFailure("broken");
