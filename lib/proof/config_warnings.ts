@@ -40,11 +40,11 @@ function* warningSteps(
   valid: ValidConfig,
   memory?: ProofMemory,
 ): Generator<undefined, readonly ConfigWarning[], undefined> {
-  const { routes, plugins } = yield* written(valid);
+  const { services, routes, plugins } = yield* written(valid);
   const accepted = new Acceptances(valid.config.global.acceptWarnings);
   const isAccepted = (guarded: WrittenRoute, taker: WrittenRoute) =>
     accepted.has("guard_bypassed", bypassPath(guarded, taker));
-  const proof = yield* provenRoutes(routes, { valid, memory, isAccepted });
+  const proof = yield* provenRoutes(routes, { valid, services, memory, isAccepted });
   const entriesOf = () => routes.map((each) => entryOf(each.service, each.route, each, valid));
   const ofInstances = yield* ofPlugins(plugins, proof.samples, redirectLoops(entriesOf), valid.callers);
   const ofSecrets = yield* ofUnfilled(valid);

@@ -11,6 +11,7 @@ import type { SampleRequest } from "../route/sample_requests.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
+import type { Samples } from "./proven_routes.ts";
 import { exampleOf, type WrittenPlugin, type WrittenRoute } from "./written.ts";
 
 type Draft = Pick<ConfigWarning, "code" | "message" | "remedy"> & { readonly example?: string };
@@ -22,7 +23,7 @@ type Add = (plugin: WrittenPlugin, draft: Draft) => void;
  */
 export function* ofPlugins(
   plugins: readonly WrittenPlugin[],
-  samples: ReadonlyMap<WrittenRoute, SampleRequest>,
+  samples: Samples,
   leadsBack: LeadsBack,
   callers: CallerRegistry | null,
 ): Generator<undefined, readonly ConfigWarning[], undefined> {

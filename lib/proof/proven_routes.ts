@@ -9,7 +9,8 @@ import type { ValidConfig } from "../gateway/compile_types.ts";
 import { entryOf } from "../gateway/snapshot.ts";
 import { proveRoutes, type Proof } from "../route/overlaps.ts";
 import type { TableEntry } from "../route/table.ts";
-import { destinations, type WrittenRoute } from "./written.ts";
+import type { SampleRequest } from "../route/sample_requests.ts";
+import { destinations, guardsIn, type WrittenRoute, type WrittenService } from "./written.ts";
 
 /** Of one gateway: what was proved last. */
 export interface ProofMemory {
@@ -18,6 +19,10 @@ export interface ProofMemory {
 
 interface KeptProof {
   readonly key: string;
+  /** What the services of the last configuration with this key were read to, which this does not keep. */
+  services: readonly WeakRef<WrittenService>[];
+  /** The accepted warnings, as JSON. */
+  readonly accepting: string;
   /** Routes by their places in the configuration: nothing of that is kept. */
   readonly proof: Proof<number>;
   /** The bypasses that were accepted. */
@@ -26,20 +31,32 @@ interface KeptProof {
 
 interface ProofTools {
   readonly valid: ValidConfig;
+  readonly services: readonly WrittenService[];
   readonly memory: ProofMemory | undefined;
   /** See `ProofQuestion`. Is asked again for each bypass that it has accepted. */
   readonly isAccepted: (guarded: WrittenRoute, taker: WrittenRoute) => boolean;
 }
 
+/** Requests for those routes that are reached. */
+export interface Samples extends Iterable<readonly [WrittenRoute, SampleRequest]> {
+  get(route: WrittenRoute): SampleRequest | undefined;
+}
+
+export type RouteProof = Omit<Proof<WrittenRoute>, "samples"> & { readonly samples: Samples };
+
 export function* provenRoutes(
   routes: readonly WrittenRoute[],
-  { valid, memory, isAccepted }: ProofTools,
-): Generator<undefined, Proof<WrittenRoute>, undefined> {
-  const key = memory === undefined ? "" : yield* keyOf(routes, valid);
+  { valid, services, memory, isAccepted }: ProofTools,
+): Generator<undefined, RouteProof, undefined> {
   const known = memory?.kept as KeptProof | null | undefined;
-  if (known?.key === key) {
+  const accepting = JSON.stringify(valid.config.global.acceptWarnings);
+  const isAlike = known?.accepting === accepting && (yield* areAlike(known.services, services));
+  const key = memory === undefined || isAlike ? "" : yield* keyOf(routes, accepting);
+  const refs = memory === undefined ? [] : services.map((each) => new WeakRef(each));
+  if (known && (isAlike || known.key === key)) {
+    known.services = refs;
     for (const [guarded, taker] of known.accepted) isAccepted(routes[guarded]!, routes[taker]!);
-    return yield* placed(known.proof, routes);
+    return placed(known.proof, routes);
   }
   const entries: TableEntry<number>[] = [];
   for (let i = 0; i < routes.length; i++) {
@@ -65,22 +82,35 @@ export function* provenRoutes(
       return is;
     },
   });
-  if (memory !== undefined) memory.kept = { key, proof, accepted } satisfies KeptProof;
-  return yield* placed(proof, routes);
+  if (memory !== undefined) memory.kept = { key, accepting, services: refs, proof, accepted } satisfies KeptProof;
+  return placed(proof, routes);
 }
 
-function* placed(
-  { samples, unreachable, bypasses, steps }: Proof<number>,
-  routes: readonly WrittenRoute[],
-): Generator<undefined, Proof<WrittenRoute>, undefined> {
-  const of = (i: number) => routes[i]!;
-  const samplesOf = new Map<WrittenRoute, NonNullable<ReturnType<typeof samples.get>>>();
-  for (const [i, sample] of samples) {
-    if (i % ROUTES_OF_A_STEP === 0) yield;
-    samplesOf.set(of(i), sample);
+/** Holds nothing for each route: mostly nobody asks for one of them. */
+class PlacedSamples implements Samples {
+  readonly #samples: ReadonlyMap<number, SampleRequest>;
+  readonly #routes: readonly WrittenRoute[];
+  #ofRoutes: ReadonlyMap<WrittenRoute, SampleRequest> | null = null;
+
+  constructor(samples: ReadonlyMap<number, SampleRequest>, routes: readonly WrittenRoute[]) {
+    this.#samples = samples;
+    this.#routes = routes;
   }
+
+  *[Symbol.iterator](): Generator<readonly [WrittenRoute, SampleRequest], void, undefined> {
+    for (const [i, sample] of this.#samples) yield [this.#routes[i]!, sample];
+  }
+
+  get(route: WrittenRoute): SampleRequest | undefined {
+    this.#ofRoutes ??= new Map(this);
+    return this.#ofRoutes.get(route);
+  }
+}
+
+function placed({ samples, unreachable, bypasses, steps }: Proof<number>, routes: readonly WrittenRoute[]): RouteProof {
+  const of = (i: number) => routes[i]!;
   return {
-    samples: samplesOf,
+    samples: new PlacedSamples(samples, routes),
     unreachable: unreachable.map((each) => ({ ...each, target: of(each.target), takers: each.takers.map(of) })),
     bypasses: bypasses.map(({ target, takers }) => ({
       target: of(target),
@@ -91,11 +121,63 @@ function* placed(
 }
 
 /**
+ * Whether the keys of two configurations are the same, without a look at the guards of all routes: most services are
+ * the same objects, and where another one has other guards than before, those of before and of now are nowhere else.
+ */
+function* areAlike(
+  before: readonly WeakRef<WrittenService>[],
+  now: readonly WrittenService[],
+): Generator<undefined, boolean, undefined> {
+  if (before.length !== now.length) return false;
+  const exchanged = new Exchanged();
+  const same: WrittenService[] = [];
+  for (const [i, service] of now.entries()) {
+    yield;
+    const was = before[i]!.deref();
+    if (was === service) same.push(service);
+    else if (was === undefined || !exchanged.takes(was, service)) return false;
+  }
+  for (const { routes } of exchanged.guards.size === 0 ? [] : same) {
+    yield;
+    if (routes.some(({ plugins }) => plugins.some(({ guard }) => guard !== null && exchanged.guards.has(guard))))
+      return false;
+  }
+  return true;
+}
+
+/** Guards in place of others: each stands for one of before, and no two for the same. */
+class Exchanged {
+  /** Those that are not what they were, of before and of now. */
+  readonly guards = new Set<string>();
+  readonly #now = new Map<string, string>();
+  readonly #before = new Map<string, string>();
+
+  /** Whether the two services differ in nothing but such guards. */
+  takes(was: WrittenService, is: WrittenService): boolean {
+    if (partOf(was.service) !== partOf(is.service)) return false;
+    return is.routes.every(({ plugins, answering }, i) => {
+      const former = was.routes[i]!;
+      const [before, now] = [guardsIn(former.plugins), guardsIn(plugins)];
+      const isAlike = former.answering === answering && before.length === now.length;
+      return isAlike && before.every((guard, at) => this.#pair(guard, now[at]!));
+    });
+  }
+
+  #pair(before: string, now: string): boolean {
+    if ((this.#now.get(before) ?? now) !== now || (this.#before.get(now) ?? before) !== before) return false;
+    this.#now.set(before, now);
+    this.#before.set(now, before);
+    if (before !== now) this.guards.add(before).add(now);
+    return true;
+  }
+}
+
+/**
  * Differs where a proof can differ: patterns, hosts, methods, conditions, destinations, accepted warnings and names;
  * and which guards are equal, whatever they are.
  */
-function* keyOf(routes: readonly WrittenRoute[], { config }: ValidConfig): Generator<undefined, string, undefined> {
-  const sum = createHash("sha256").update(JSON.stringify(config.global.acceptWarnings));
+function* keyOf(routes: readonly WrittenRoute[], accepting: string): Generator<undefined, string, undefined> {
+  const sum = createHash("sha256").update(accepting);
   const guardNumbers = new Numbers();
   const sets = new Numbers();
   const answers = new Numbers();

@@ -1,17 +1,18 @@
 /**
  * Writes the warnings about routes: those that get no requests, and those whose guards a request can pass by.
  */
-import type { BypassReason, Proof, Taker } from "../route/overlaps.ts";
+import type { BypassReason, Taker } from "../route/overlaps.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
 import { describePlace } from "../gateway/plugin_error.ts";
 import type { ConfigWarning } from "../gateway/status.ts";
 import { IDEMPOTENT } from "../base/http_grammar.ts";
+import type { RouteProof, Samples } from "./proven_routes.ts";
 import { exampleOf, type WrittenRoute } from "./written.ts";
 
 /** How many other routes the warning about an unreachable route names. */
 const MAX_NAMED = 3;
 
-export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readonly ConfigWarning[] {
+export function ofRoutes({ unreachable, bypasses }: RouteProof): readonly ConfigWarning[] {
   return [
     ...unreachable.map(({ target, takers, request }) => {
       const others =
@@ -54,10 +55,7 @@ export function ofRoutes({ unreachable, bypasses }: Proof<WrittenRoute>): readon
  * Routes whose methods are not sent again once an upstream has answered (RFC 9110 §9.2.2, or `retries.methods`), below
  * `retries.on` with statuses.
  */
-export function ofRetries(
-  routes: readonly WrittenRoute[],
-  samples: ReadonlyMap<WrittenRoute, SampleRequest>,
-): readonly ConfigWarning[] {
+export function ofRetries(routes: readonly WrittenRoute[], samples: Samples): readonly ConfigWarning[] {
   return routes.flatMap((each) => {
     if (each.service.retries === undefined) return [];
     const { methods } = each.route;

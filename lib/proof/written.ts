@@ -42,7 +42,8 @@ export interface WrittenRoute {
 }
 
 /** What a service was read to, for the next configuration that has it. */
-interface WrittenService {
+export interface WrittenService {
+  readonly service: Service;
   readonly outermost: readonly WrittenPlugin[];
   readonly index: number;
   readonly plugins: readonly WrittenPlugin[];
@@ -84,11 +85,12 @@ export function* written({ config, kinds, shown }: ValidConfig) {
       plugins.push(...inner);
       routes.push(new WrittenAt(owner, service, route, outside.concat(inner)));
     }
-    const read = { outermost, index, plugins, routes };
+    const read = { service, outermost, index, plugins, routes };
     services.set(service, read);
     all.push(read);
   }
   return {
+    services: all,
     routes: all.flatMap(({ routes }) => routes),
     plugins: [...outermost, ...all.flatMap(({ plugins }) => plugins)],
   };
@@ -184,7 +186,7 @@ class WrittenAt implements WrittenRoute {
   }
 }
 
-function guardsIn(plugins: readonly WrittenPlugin[]): readonly string[] {
+export function guardsIn(plugins: readonly WrittenPlugin[]): readonly string[] {
   return plugins.flatMap(({ guard }) => guard ?? []);
 }
 

@@ -2,9 +2,10 @@ import { generateKeyPairSync } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { AnyConfigInput } from "../../lib/config/model.ts";
-import { createTimeSlices } from "../../lib/base/time_slices.ts";
+import type { AnyConfigInput, Config, Service } from "../../lib/config/model.ts";
+import { atOnce, createTimeSlices } from "../../lib/base/time_slices.ts";
 import { configWarnings, configWarningsInSlices } from "../../lib/proof/config_warnings.ts";
+import { written } from "../../lib/proof/written.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { ValidConfig } from "../../lib/gateway/compile_types.ts";
 import type { ConfigWarning } from "../../lib/gateway/status.ts";
@@ -1160,6 +1161,8 @@ describe("what was proved of the configuration before", () => {
     const names = ["a", "b", "c"];
     const memory = { kept: null };
     const proofs = new Set<unknown>();
+    const ofServices = new Map<string, Service>();
+    let last: Config["global"] | null = null;
     let services = names.map(made);
     let [tried, told] = [0, 0];
     while (tried < 500) {
@@ -1177,10 +1180,17 @@ describe("what was proved of the configuration before", () => {
         services.with(changed, otherKey),
         ...[1, 2, 3].map(() => services.with(changed, otherPlugins)),
       ]);
-      const result = loadConfig({ value: { services: next } }, { kinds: builtinPlugins, environment: {}, checkRoutes });
+      const loaded = loadConfig({ value: { services: next } }, { kinds: builtinPlugins, environment: {}, checkRoutes });
       // Two services have one route.
-      if (!result.ok) continue;
+      if (!loaded.ok) continue;
       services = next;
+      // As after a reload: a service that has not changed is the same object.
+      const { config } = loaded;
+      const same = config.services.map((each) => ofServices.get(JSON.stringify(each)) ?? each);
+      for (const each of same) ofServices.set(JSON.stringify(each), each);
+      const global: Config["global"] = last ?? config.global;
+      last = global;
+      const result = { ...loaded, config: { ...config, global, services: same } };
       const found = await configWarningsInSlices(result, memory, async () => {});
       expect(found).toEqual(configWarnings(result));
       proofs.add(memory.kept);
@@ -1192,6 +1202,36 @@ describe("what was proved of the configuration before", () => {
     expect(proofs.size).toBeGreaterThan(50);
     expect(proofs.size).toBeLessThan(480);
   });
+
+  it(
+    "is taken over without a look at the guards of services that have not changed, " + "where one has another key",
+    async () => {
+      const made = (name: string, value: string) => ({
+        name,
+        base_path: `/${name}`,
+        upstreams: [{ host: "127.0.0.1", port: 1 }],
+        routes: [{ path: "/{rest*}", plugins: [key(value)] }],
+      });
+      const load = (services: AnyConfigInput["services"]) => loaded({ services });
+      const before = load([made("a", "1"), made("b", "2"), made("c", "3")]);
+      const memory = { kept: null };
+      const slice = async () => {};
+      await configWarningsInSlices(before, memory, slice);
+      const { kept } = memory;
+      for (const { routes } of atOnce(written(before)).services)
+        for (const route of routes)
+          Object.defineProperty(route, "guardNames", { get: () => expect.unreachable("asked") });
+      const withAnother = (value: string) => {
+        const next = load([made("a", "1"), made("b", value), made("c", "3")]);
+        const { services, global } = before.config;
+        return { ...next, config: { ...next.config, global, services: services.with(1, next.config.services[1]!) } };
+      };
+      await configWarningsInSlices(withAnother("4"), memory, slice);
+      expect(memory.kept).toBe(kept);
+      // The key of another service is an equal guard there.
+      await expect(configWarningsInSlices(withAnother("3"), memory, slice)).rejects.toThrow("asked");
+    },
+  );
 });
 
 describe("the gateway's configWarnings", () => {
