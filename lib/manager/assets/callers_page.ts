@@ -6,13 +6,12 @@ import { ask, type CallersView, type ShownCaller } from "./api.ts";
 import { askingFor } from "./asking.ts";
 import { field, fixedBadge, loading, searchInput } from "./components.ts";
 import { el, replace, setText } from "./dom.ts";
-import { formLinks } from "./form_links.ts";
 import { number } from "./format.ts";
 import { knownBy } from "./known_by.ts";
 import type { OpenPage } from "./page.ts";
 import { viewIn } from "./table_rows.ts";
 import { DataTable, fixedPart, keepInAddress, linkColumn, textColumn, type Column } from "./tables.ts";
-import { hashFor } from "./url_hash.ts";
+import { hashFor, hashForForm } from "./url_hash.ts";
 
 const AGAIN_MS = 10_000;
 /** Pause after a key before the gateway is asked. */
@@ -47,7 +46,7 @@ export const page: OpenPage = (frame) => {
   const count = el("p", { class: "muted", role: "status" });
   const { query } = viewIn(location.hash, "callers");
   const input = searchInput({ id: "search-callers", value: query, oninput: search });
-  const changes = formLinks(frame, ["Add a caller", "caller"]);
+  const add = el("a", { class: "button", href: hashForForm("caller") }, "Add a caller");
   const table = new DataTable<ShownCaller>({
     ...{ name: "callers", caption: "Callers", nouns: ["caller", "callers"], searchable: false, columns: COLUMNS },
     keyOf: ({ id }) => id,
@@ -65,7 +64,7 @@ export const page: OpenPage = (frame) => {
     node,
     update({ status }) {
       const now = performance.now();
-      changes.refresh();
+      add.hidden = frame.session?.write !== true;
       if (status === null || (status.digest === digest && now - askedAt < AGAIN_MS)) return;
       digest = status.digest;
       askedAt = now;
@@ -87,7 +86,7 @@ export const page: OpenPage = (frame) => {
     const rest = matching > callers.length ? `, the first ${number(callers.length)} are here` : "";
     setText(count, `${number(matching)} of ${number(total)}${rest}`);
     const searching = total > 0 && field("Search callers and groups", input);
-    const tools = el("div", { class: "toolbar toolbar--apart" }, searching, total > 0 && count, changes.node);
+    const tools = el("div", { class: "toolbar toolbar--apart" }, searching, total > 0 && count, add);
     // The field that has the focus stays where it is.
     if (!table.node.isConnected || input.isConnected !== total > 0)
       replace(node, el("div", { class: "card stack" }, tools, table.node));

@@ -146,10 +146,8 @@ export function figuresByName(stats: Stats | null): FiguresByName {
 }
 
 /** Replies with 4xx, those of rate limits included; 0 to 1, null where there were no requests. */
-export function clientErrorShare({
-  requests_per_s: requests,
-  statuses_per_s: statuses,
-}: Pick<Figures, "requests_per_s" | "statuses_per_s">): number | null {
+export function clientErrorShare(figures: Pick<Figures, "requests_per_s" | "statuses_per_s">): number | null {
+  const { requests_per_s: requests, statuses_per_s: statuses } = figures;
   return requests > 0 ? Math.min(1, (statuses["4xx"] ?? 0) / requests) : null;
 }
 
@@ -172,9 +170,7 @@ export function statusesText(figures: Pick<Figures, "statuses_per_s">): string {
 }
 
 /** Of the requests, 0 to 1; null where there were none. */
-export function errorShare({
-  requests_per_s: requests,
-  errors_per_s: errors,
-}: Pick<TryFigures, "requests_per_s" | "errors_per_s">): number | null {
+export function errorShare(figures: Pick<TryFigures, "requests_per_s" | "errors_per_s">): number | null {
+  const { requests_per_s: requests, errors_per_s: errors } = figures;
   return requests > 0 ? Math.min(1, errors / requests) : null;
 }

@@ -3,7 +3,7 @@
  */
 import type { ProxyConfig, RequestList, RouteConfig, RoutePlugins, ServiceConfig } from "./api.ts";
 import { figuresAt } from "./asking.ts";
-import { factList, loading, section, settingsList, slot } from "./components.ts";
+import { factList, loading, section, slot } from "./components.ts";
 import { conditionTexts, exampleFor } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
 import { failures } from "./failures.ts";
@@ -137,19 +137,15 @@ function exampleRequest(service: ServiceConfig, route: RouteConfig): URLSearchPa
 }
 
 function matchFacts(service: ServiceConfig, route: RouteConfig): HTMLElement {
-  const { methods, match, timeouts } = route;
-  const conditions = conditionTexts(match);
-  const { hosts = [] } = service;
+  const { methods, match, path } = route;
+  const conditions = conditionTexts(match).map((text) => el("div", { class: "mono" }, text));
   const answersHead = methods?.includes("GET") === true && !methods.includes("HEAD");
   return factList([
     ["Methods", methods === undefined ? "all" : methodsOf(route) + (answersHead ? " (and HEAD, as GET)" : "")],
     ["Path", el("span", { class: "mono" }, patternOf(service, route))],
-    ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
-    conditions.length === 0
-      ? null
-      : ["Conditions", el("div", {}, ...conditions.map((text) => el("div", { class: "mono" }, text)))],
-    ["Sent to the upstream as", el("span", { class: "mono" }, route.path)],
-    timeouts === undefined ? null : ["Its own timeouts", settingsList(timeouts)],
+    ["Hosts", service.hosts?.join(", ") || "all"],
+    conditions.length === 0 ? null : ["Conditions", el("div", {}, ...conditions)],
+    ["Sent to the upstream as", el("span", { class: "mono" }, path)],
   ]);
 }
 

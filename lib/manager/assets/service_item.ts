@@ -4,14 +4,14 @@
 import type { ServiceConfig } from "./api.ts";
 import { groupsOf } from "./balancing.ts";
 import { groupTable, serviceFacts } from "./balancing_view.ts";
-import { section, setOptional, stateBadge } from "./components.ts";
+import { section } from "./components.ts";
 import { el } from "./dom.ts";
 import { failures } from "./failures.ts";
 import { editTab, itemPage, settingsTab, stackOf, trafficTab, warningsOf } from "./item_page.ts";
 import { live } from "./live.ts";
 import type { OpenPage } from "./page.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
-import { circuitLabel, usableLabel } from "./state_labels.ts";
+import { upstreamsPart } from "./services_page.ts";
 import type { DataTable, Part } from "./tables.ts";
 import { upstreamRows, upstreamTable } from "./upstreams_page.ts";
 
@@ -23,7 +23,7 @@ export const onePage: OpenPage = (frame, [name = ""]) =>
     shown: (service) => service,
     itemOf: (service) => ({
       ...{ name, of: { service: name }, crumbs: [["#/services", "Services"]] },
-      head: [stateOf(service), warningsOf(frame, name)],
+      head: [upstreamsPart(service), warningsOf(frame, name)],
       tabs: {
         Traffic: () => trafficTab({ service: name }, () => live.figures.service(name)),
         Failures: () => failures({ service: name }),
@@ -39,20 +39,6 @@ export const onePage: OpenPage = (frame, [name = ""]) =>
       },
     }),
   });
-
-function stateOf({ name, upstreams }: ServiceConfig): Part {
-  const badge = stateBadge();
-  const circuit = stateBadge();
-  return {
-    node: el("p", { class: "badges" }, badge.node, circuit.node),
-    refresh() {
-      const health = live.health(name);
-      const { text, tone } = usableLabel(health?.upstreams ?? null, upstreams.length);
-      badge.set({ text: health === null ? `${text} upstreams` : text.replace(/ usable$/, " upstreams usable"), tone });
-      setOptional(circuit, circuitLabel(health?.circuit_breaker));
-    },
-  };
-}
 
 const GROUPS_NOTE =
   "Share is measured; without traffic, it follows from splits and weights. " +

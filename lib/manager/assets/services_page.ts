@@ -20,53 +20,38 @@ export const page: OpenPage = ({ session }) => {
     caption: "Services",
     nouns: ["service", "services"],
     keyOf: ({ name }) => name,
-    searchText: ({ name, base_path, protocol, load_balancing_strategy, hosts, hash_on, sticky, split }) =>
-      [
-        name,
-        base_path,
-        protocol,
-        load_balancing_strategy,
-        ...(hosts ?? []),
-        hash_on ?? "",
-        sticky === undefined ? "" : "sticky",
-        ...(split ?? []).map(({ group }) => group),
-      ].join(" "),
+    searchText({ name, base_path: path, protocol, load_balancing_strategy: strategy, hosts, hash_on: on, ...others }) {
+      const groups = others.split?.map(({ group }) => group) ?? [];
+      return [name, path, protocol, strategy, ...(hosts ?? []), on, others.sticky && "sticky", ...groups].join(" ");
+    },
     empty: el(
       "p",
       {},
-      ...(session?.write === true
-        ? ["No services yet. ", link("#/add/service", "Add a service")]
-        : ["No services yet. Add one to the configuration file, and reload."]),
+      "No services yet. ",
+      session?.write === true
+        ? link("#/add/service", "Add a service")
+        : "Add one to the configuration file, and reload.",
     ),
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
       {
-        key: "strategy",
-        title: "Strategy",
-        width: 150,
-        className: "wide",
-        drop: 2,
-        sortBy: (row) => row.load_balancing_strategy,
-        make: strategyPart,
+        ...{ key: "strategy", title: "Strategy", width: 150, className: "wide", drop: 2 },
+        ...{ sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
       },
       {
-        key: "upstreams",
-        title: "Upstreams",
-        kind: "state",
-        width: 142,
-        className: "half",
-        sortBy: worstOf,
-        make: upstreamsPart,
+        ...{ key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half" },
+        ...{ sortBy: worstOf, make: upstreamsPart },
       },
-      ...figureColumns<ServiceConfig>(
-        ({ name }) => live.figures.service(name),
-        clientErrorColumn(({ name }) => live.figures.service(name)),
-      ),
+      ...figureColumns<ServiceConfig>(figuresOf, clientErrorColumn(figuresOf)),
     ],
   });
   return listPage({ title: "Services", table, rowsOf: ({ services }) => services, shown: "services" });
 };
+
+function figuresOf({ name }: ServiceConfig) {
+  return live.figures.service(name);
+}
 
 function serviceName({ name, routes }: ServiceConfig): Part {
   const count = el("span", { class: "muted sub" }, counted(routes.length, "route"));
@@ -79,15 +64,12 @@ const MAX_GROUPS = 3;
 function strategyPart({ protocol, load_balancing_strategy, hash_on: hashOn, sticky, split = [] }: ServiceConfig): Part {
   const groups = [...new Set(split.map(({ group }) => group))];
   const more = [
-    hashOn === undefined ? "" : `on ${hashedText(hashOn)}`,
-    sticky === undefined ? "" : `sticky by ${sticky.cookie}`,
-    groups.length === 0 ? "" : `split to ${listed(groups, MAX_GROUPS)}`,
+    hashOn !== undefined && `on ${hashedText(hashOn)}`,
+    sticky !== undefined && `sticky by ${sticky.cookie}`,
+    groups.length > 0 && `split to ${listed(groups, MAX_GROUPS)}`,
     `over ${protocol}`,
   ];
-  return fixedPart(
-    load_balancing_strategy,
-    ...more.filter((text) => text !== "").map((text) => el("span", { class: "muted sub" }, text)),
-  );
+  return fixedPart(load_balancing_strategy, ...more.map((text) => text && el("span", { class: "muted sub" }, text)));
 }
 
 function basePath({ base_path, hosts }: ServiceConfig): Part {
@@ -107,7 +89,8 @@ function worstOf({ name, upstreams }: ServiceConfig): number {
     : (known?.upstreams ?? []).reduce((sum, upstream) => sum + upstreamLabel(upstream).rank, 0) / upstreams.length;
 }
 
-function upstreamsPart({ name, upstreams }: ServiceConfig): Part {
+/** How many can be used, and whether the circuit breaker is open. */
+export function upstreamsPart({ name, upstreams }: ServiceConfig): Part {
   const badge = stateBadge();
   const circuit = stateBadge();
   return {
