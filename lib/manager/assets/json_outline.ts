@@ -159,7 +159,8 @@ export class OutlineReader implements Outline {
   /** The next item of a container, or its end. */
   #item(frame: Frame): void {
     const { value, comma } = frame;
-    const [open, close] = value.kind === "object" ? "{}" : "[]";
+    const open = value.kind === "object" ? "{" : "[";
+    const close = open === "{" ? "}" : "]";
     const char = this.#skip();
     if (char === close) {
       if (comma >= 0) this.#fault("remove the trailing comma", comma, comma + 1);
@@ -182,9 +183,9 @@ export class OutlineReader implements Outline {
     const char = this.#skip();
     if (char === '"') return this.#string();
     if ((char === "{" || char === "[") && this.#stack.length < MAX_DEPTH) {
-      const kind = char === "{" ? "object" : "array";
-      const [members, items] = kind === "object" ? [[], NONE] : [NONE, []];
-      const value: JsonValue = { kind, start: this.at, end: Infinity, members, items, isClosed: false };
+      const isObject = char === "{";
+      const value = made(isObject ? "object" : "array", this.at, Infinity, isObject ? [] : NONE, isObject ? NONE : []);
+      value.isClosed = false;
       this.#column++;
       this.#stack.push({ value, places: new Map(), comma: -1, begun: -1 });
       return value;
@@ -287,8 +288,14 @@ export class OutlineReader implements Outline {
   }
 }
 
-function made(kind: JsonValue["kind"], start: number, end: number): JsonValue {
-  return { kind, start, end, members: NONE, items: NONE, isClosed: true };
+function made(
+  kind: JsonValue["kind"],
+  start: number,
+  end: number,
+  members: JsonMember[] = NONE,
+  items: JsonValue[] = NONE,
+): JsonValue {
+  return { kind, start, end, members, items, isClosed: true };
 }
 
 /** The text of a string as written, also of one that is not complete. */

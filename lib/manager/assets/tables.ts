@@ -50,8 +50,8 @@ export interface TableOptions<Row> {
   readonly searchable?: boolean;
 }
 
-/** Rows created initially: enough to scroll through, and few enough for a search at each key. */
-const FIRST_ROWS = 100;
+/** Rows created initially: more than can be seen, and few enough for a search at each key. */
+const FIRST_ROWS = 50;
 /** Pause after a change before the search and order go into the address. */
 const SAVE_AFTER_MS = 150;
 /** Larger tables are sorted again at most this often: moving a thousand rows each second is slow. */
@@ -71,7 +71,8 @@ interface MadeRow {
 interface Entry<Row> {
   readonly key: string;
   readonly row: Row;
-  readonly searchText: string;
+  /** Null: nobody has searched yet. */
+  searchText: string | null;
 }
 
 export class DataTable<Row> {
@@ -120,11 +121,7 @@ export class DataTable<Row> {
     this.#made.clear();
     this.#near.clear();
     this.#watch.disconnect();
-    this.#entries = next.map((row) => ({
-      key: this.#options.keyOf(row),
-      row,
-      searchText: this.#options.searchText(row).toLowerCase(),
-    }));
+    this.#entries = next.map((row) => ({ key: this.#options.keyOf(row), row, searchText: null }));
     this.#arrangeRows();
   }
 
@@ -185,7 +182,9 @@ export class DataTable<Row> {
     this.#arrangedAt = performance.now();
     const sort = this.#view.sort;
     const column = this.#options.columns.find(({ key }) => key === sort?.key);
-    const matching = this.#entries.filter(({ searchText }) => matches(searchText, this.#view.query));
+    const { query } = this.#view;
+    const textOf = (entry: Entry<Row>) => (entry.searchText ??= this.#options.searchText(entry.row).toLowerCase());
+    const matching = query === "" ? this.#entries : this.#entries.filter((entry) => matches(textOf(entry), query));
     const ordered =
       sort === null || column === undefined
         ? matching
