@@ -2,8 +2,9 @@
  * Answers `GET /gateway/settings`: the settings of one service, route, upstream or caller with secrets masked, each
  * with its place in the text of the configuration in force, or marked as a default.
  */
+import { inSlices, paced } from "../base/time_slices.ts";
 import { formatPath, type Json, type Path, type Position } from "../config/json.ts";
-import { placesIn } from "../config/places.ts";
+import { placeSteps } from "../config/places.ts";
 import type { ReportedGateway } from "../embed/reported_gateway.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -23,7 +24,10 @@ interface Setting {
   readonly value: Json;
 }
 
-export function settingsRequest({ call, target }: Inbound, { gateway }: Pick<InterfaceOptions, "gateway">): Reply {
+export async function settingsRequest(
+  { call, target }: Inbound,
+  { gateway }: Pick<InterfaceOptions, "gateway">,
+): Promise<Reply> {
   const query = queryOf(target);
   const [service, route, upstream, caller] = ["service", "route", "upstream", "caller"].map((name) => query.get(name));
   const named = [route, upstream, caller].filter((name) => name !== null).length;
@@ -45,10 +49,9 @@ export function settingsRequest({ call, target }: Inbound, { gateway }: Pick<Int
   const own = Object.entries(item).filter(([name]) => at.length > 2 || (name !== "routes" && name !== "upstreams"));
   const settings: Setting[] = [];
   const isWhole = addSettings(Object.fromEntries(own), [], settings);
-  const [place, ...places] = placesIn(source, [
-    at,
-    ...settings.flatMap(({ path }) => [path.slice(0, -1), path]).map((path) => [...at, ...path]),
-  ]);
+  const paths = settings.flatMap(({ path }) => [path.slice(0, -1), path]).map((path) => [...at, ...path]);
+  // A text of thousands of services is long.
+  const [place, ...places] = await inSlices(placeSteps(source, [at, ...paths]), paced());
   return json(200, {
     digest,
     path: formatPath(at),

@@ -86,7 +86,7 @@ function marksIn(text: string) {
 }
 
 /** Moves the place of `from` to `to`. */
-function pass(text: string, from: number, to: number, place: { line: number; column: number }): void {
+export function pass(text: string, from: number, to: number, place: { line: number; column: number }): void {
   for (let at = from; at < to; at++) {
     const code = text.charCodeAt(at);
     if (code === 10) {

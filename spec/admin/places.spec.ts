@@ -47,6 +47,20 @@ describe("a warning of GET /gateway/status and /gateway/now", () => {
     },
   );
 
+  it("has its place also behind numbers, true, false and null, of one character or more", async () => {
+    const plugins = [
+      { name: "rate_limit", config: { limit_min: 12_345 } },
+      { name: "key_auth", enabled: true, config: { key: "<key>" } },
+    ];
+    const { services, ...others } = withPort(65_001, { preserve_host: false, plugins });
+    const text = lined({ global: { decisions: 16_384, plugins: [] }, ...others, services });
+    const { asViewer } = await writable(text);
+    const { status, json } = await asViewer("GET", "/gateway/status");
+    expect(status).toBe(200);
+    const line = text.split("\n").findIndex((each) => each.includes('"<key>"')) + 1;
+    expect((json.warnings as Placed).find(({ code }) => code === "placeholder_secret")).toMatchObject({ line });
+  });
+
   it("has the place of the service or upstream whose state it is about, also where their names have dots", async () => {
     const config = withPort(1, {
       name: "s.upstreams.u",

@@ -1,5 +1,6 @@
 /** What the admin interface says about the settings of one item of the configuration. */
 import { describe, expect, it } from "vitest";
+import { placeSteps } from "../../lib/config/places.ts";
 import { withPort, writable } from "./writable.ts";
 
 const TEXT = JSON.stringify(
@@ -97,6 +98,20 @@ describe("GET /gateway/settings", () => {
     const { settings } = await opened(JSON.stringify(withPort(1, { plugins })));
     const { complete, settings: all } = (await settings({ service: "s" })).json;
     expect([complete, all.length]).toEqual([false, 1000]);
+  });
+
+  it("looks through a long text in steps, between which requests are served", () => {
+    const services = Array.from({ length: 2_000 }, (_, i) => ({ name: `s${i}` }));
+    const text = JSON.stringify({ services, last: true }, null, 1);
+    const steps = placeSteps({ text, file: "gw.json" }, [["last"], ["services", 1_999, "name"]]);
+    let count = 0;
+    let step = steps.next();
+    for (; step.done !== true; step = steps.next()) count++;
+    expect(step.value).toEqual([
+      { line: 2_000 * 3 + 4, column: 10 },
+      { line: 2_000 * 3 + 1, column: 12 },
+    ]);
+    expect(count).toBeGreaterThan(6);
   });
 
   it("says what is wrong with a question, and that there is no such item", async () => {
