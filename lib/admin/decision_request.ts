@@ -37,18 +37,16 @@ export function readListQuestion(target: string): ListQuestion | string {
   const limit = query.get("limit") ?? String(DEFAULT_LIMIT);
   if (!/^[1-9]\d{0,2}$/.test(limit) || Number(limit) > MAX_LIMIT)
     return `"limit" must be a whole number from 1 to ${MAX_LIMIT}.`;
-  const since = timeIn(query, "since", -Infinity);
-  if (typeof since === "string") return since;
-  const until = timeIn(query, "until", Infinity);
-  if (typeof until === "string") return until;
+  const [since, until] = [timeIn(query, "since", -Infinity), timeIn(query, "until", Infinity)];
+  if (since === null || until === null)
+    return '"since" and "until" must be times such as 2027-01-31T12:00:00Z (RFC 3339).';
   return { filter, since, until, before: query.get("before"), limit: Number(limit) };
 }
 
-/** In milliseconds since 1970; a sentence if it is none. */
-function timeIn(query: URLSearchParams, name: string, absent: number): number | string {
+/** In milliseconds since 1970; null if it is no time. */
+function timeIn(query: URLSearchParams, name: string, absent: number): number | null {
   const text = query.get(name);
-  if (text === null) return absent;
-  return timeOf(text) ?? `"${name}" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).`;
+  return text === null ? absent : timeOf(text);
 }
 
 export async function decisionRequest(

@@ -11,6 +11,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type * as callers from "./caller_request.ts";
 import type * as decisions from "./decision_request.ts";
+import type * as docs from "./docs_request.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as figureRequests from "./figures_request.ts";
 import type * as logins from "./login.ts";
@@ -48,6 +49,7 @@ export interface OnRequest {
   readonly reload: () => Promise<typeof reloading>;
   readonly schema: () => Promise<typeof schemas>;
   readonly settings: () => Promise<typeof settings>;
+  readonly docs: () => Promise<typeof docs>;
   readonly tail: () => Promise<typeof tails>;
   readonly upstream: () => Promise<typeof upstreams>;
   readonly purge: () => Promise<typeof purges>;
@@ -129,6 +131,7 @@ export class Endpoints {
       "/gateway/caller": read(onRequest.callers, (module) => module.callerRequest),
       "/gateway/settings": read(onRequest.settings, (module) => module.settingsRequest),
       "/gateway/schema": read(onRequest.schema, (module) => module.schemaRequest),
+      "/gateway/docs": read(onRequest.docs, (module) => module.docsRequest),
       "/gateway/tests": shown("/gateway/tests"),
       "/gateway/requests": read(onRequest.decision, (module) => module.decisionsRequest),
       "/gateway/requests/{id}": {

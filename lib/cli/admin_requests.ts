@@ -16,6 +16,7 @@ export const OF_ADMIN: OnRequest = {
   reload: () => import("../admin/reload_request.ts"),
   schema: () => import("../admin/schema_request.ts"),
   settings: () => import("../admin/settings_request.ts"),
+  docs: () => import("../admin/docs_request.ts"),
   tail: () => import("../admin/tail_request.ts"),
   purge: () => import("../admin/purge_request.ts"),
   upstream: () => import("../admin/upstream_request.ts"),

@@ -75,6 +75,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     },
     jsonSchema: () => ({
       type: "string",
+      ...(secret === true && { writeOnly: true }),
       ...(Object.keys(rules).length > 0 &&
         (references === "none" ? rules : { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] })),
     }),

@@ -78,7 +78,8 @@ export async function listDecisions(
     const next = slice();
     if (next !== undefined) await next;
     const number = ring.before(newest, age);
-    if (!(ring.timeOf(number) >= since && ring.timeOf(number) < until)) continue;
+    const endedAt = ring.doubles[(ring.at(number) >> 3) + 1]!;
+    if (endedAt < since || endedAt >= until) continue;
     const slot = copied(ring, number);
     if (slot === null) continue;
     const decision = decisionOf(slot, null, names);

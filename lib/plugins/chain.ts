@@ -49,9 +49,8 @@ export function composeChain<L extends Link>(
 }
 
 /** The plugin gets the request: the time of the one before ends. */
-function startPluginTime(notes: Notes, link: Link, meter: PluginTime, now: number): void {
+function startPluginTime(notes: Notes, meter: PluginTime, now: number): void {
   stopPluginTime(notes, now);
-  notes.by = link;
   meter.requests++;
   notes.plugin = meter;
   notes.pluginFrom = now;
@@ -61,8 +60,8 @@ function linkHandler(link: Link, handler: Handler, clock: Clock, onFault: OnFaul
   return (exchange) => {
     const { call } = exchange;
     const { meter } = link;
-    if (meter === null) call.notes.by = link;
-    else startPluginTime(call.notes, link, meter, clock.now());
+    if (meter !== null) startPluginTime(call.notes, meter, clock.now());
+    call.notes.by = link;
     let returned: Reply | Promise<Reply>;
     try {
       returned = handler(exchange);

@@ -168,9 +168,9 @@ describe("GET /gateway/requests", () => {
     ["?limit=501", '"limit" must be a whole number from 1 to 500.'],
     ["?limit=1.5", '"limit" must be a whole number from 1 to 500.'],
     ["?limit=1&limit=2", '"limit" must be there once, with at most 1024 characters.'],
-    ["?since=yesterday", '"since" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).'],
-    ["?until=2027-02-30T12:00:00Z", '"until" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).'],
-    ["?until=", '"until" must be a time such as 2027-01-31T12:00:00Z (RFC 3339).'],
+    ["?since=yesterday", '"since" and "until" must be times such as 2027-01-31T12:00:00Z (RFC 3339).'],
+    ["?until=2027-02-30T12:00:00Z", '"since" and "until" must be times such as 2027-01-31T12:00:00Z (RFC 3339).'],
+    ["?until=", '"since" and "until" must be times such as 2027-01-31T12:00:00Z (RFC 3339).'],
     ["?min_ms=soon", '"min_ms" must be milliseconds, such as 250 or 0.5.'],
   ])("refuses the query %s and says what is allowed", async (query, detail) => {
     const { list } = await asking();

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { ERRORS } from "../../lib/base/errors.ts";
-import { codeHelp, codesLike, entriesOf } from "../../lib/cli/help_code.ts";
+import { codeHelp, codesLike } from "../../lib/cli/help_code.ts";
+import { entriesOf } from "../../lib/operator/own_docs.ts";
 import { helpText, helpTextOf } from "../../lib/cli/help.ts";
 import { COMMANDS } from "../../lib/cli/commands.ts";
 import { CLIENT_SETTINGS, SETTINGS } from "../../lib/config/settings_table.ts";

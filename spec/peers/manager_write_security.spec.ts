@@ -141,7 +141,7 @@ describe("a configuration whose every text is markup", () => {
       await page.getByRole("link", { name: "Change the share" }).click();
       await page.getByLabel("Percent").waitFor();
       expect(await page.evaluate("document.querySelector('select').selectedOptions[0].text")).toBe(
-        `${EVIL}: ${EVIL}, now 5 %`,
+        `${EVIL} / ${EVIL}, now 5 %`,
       );
       await isClean();
       await goTo(page, "#/add/route", "Add a route");
@@ -164,6 +164,9 @@ describe("a configuration whose every text is markup", () => {
       await page.getByLabel("Name").fill(EVIL);
       await page.getByLabel("Path").fill(EVIL);
       await page.getByRole("button", { name: "Put into the draft" }).click();
+      await shows(page, "The gateway would refuse this.");
+      await isClean();
+      await page.getByRole("button", { name: "Put it into the draft all the same" }).click();
       await shows(page, "The gateway would refuse it: ");
       await isClean();
     },

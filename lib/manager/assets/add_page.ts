@@ -1,25 +1,30 @@
 /**
- * The pages with forms for common changes: "#/add", "#/add/route". They edit the draft at one place, and lead to
- * "Apply".
+ * The pages with forms for common changes: "#/add", "#/add/route". They edit the draft at one place, once the gateway
+ * has nothing against what was entered, and lead to the review.
  */
-import { messageOf } from "./api.ts";
+import { ask, messageOf, type Validation } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { field as fieldOf, link, loading, section } from "./components.ts";
-import { copy } from "./copy.ts";
-import { button, el, replace } from "./dom.ts";
+import { field as fieldOf, link, loading } from "./components.ts";
+import { button, el, replace, setPending } from "./dom.ts";
 import { draft } from "./draft.ts";
-import { putJson, readJson } from "./edit_json.ts";
-import { FORMS, type Field, type Form } from "./forms.ts";
+import { changeJson, putJson, readJson, startOf } from "./edit_json.ts";
+import { NEW_TEST } from "./new_test.ts";
+import { endingIn, FORMS, listAt, type Choice, type Form } from "./forms.ts";
+import { isRecord, valueAt, type JsonPath } from "./json_text.ts";
 import type { Frame, OpenPage } from "./page.ts";
-import { hashFor, queryIn } from "./url_hash.ts";
+import type { Schema } from "./schema_help.ts";
+import { pathText, SchemaForm } from "./schema_form.ts";
+import { membersOf, schemaOf } from "./schema_nodes.ts";
+import { hashFor, hashWith, queryIn } from "./url_hash.ts";
 
-const KEY_BYTES = 32;
+/** Of the gateway that the tab was opened with. */
+let schema: Schema | null = null;
 
 export const page: OpenPage = () => {
   const items = Object.entries(FORMS).map(([name, { title }]) => el("li", {}, link(hashFor("add", name), title)));
   const text = "Each form changes one place of the draft and keeps the rest byte for byte.";
   return {
-    title: "Add",
+    title: "Add or change",
     node: el("div", { class: "card stack" }, el("ul", { class: "list" }, ...items), el("p", { class: "muted" }, text)),
     update() {},
   };
@@ -33,153 +38,163 @@ export const onePage: OpenPage = (frame, [name = ""]) => {
     frame,
     what: "The file",
     node,
-    ask: () => draft.load(),
-    show: () => replace(node, fileForm(frame, form, node)),
+    ask: () => Promise.all([schema ?? ask<Schema>("GET", "/gateway/schema"), draft.load()]),
+    show([root]) {
+      schema = root;
+      replace(node, ...formOf(frame, form, root));
+    },
   });
   void read();
   return { title: form.title, node, update() {} };
 };
 
-function fileForm(frame: Frame, form: Form, shownIn: HTMLElement): HTMLElement {
+function formOf(frame: Frame, form: Form, root: Schema): readonly HTMLElement[] {
   let file: unknown;
   try {
     file = readJson(draft.text);
   } catch {
-    return el(
-      "div",
-      { class: "notice notice--bad" },
-      el("p", {}, "The draft is not valid JSON: ", link("#/edit", "correct it in the editor"), "."),
-    );
+    const text = el("p", {}, "The draft is not valid JSON: ", link("#/edit", "correct it in the editor"), ".");
+    return [el("div", { class: "notice notice--bad" }, text)];
   }
+  const choices = form.place?.of(file) ?? [];
+  if (form.place !== undefined && choices.length === 0) return [nothingToChoose(form.place.label)];
+  const body = el("div", { class: "stack" });
+  const place = form.place === undefined ? null : placeField(form.place.label, choices);
+  const show = (): void => {
+    const chosen = place === null ? [] : choices[Number(place.input.value)]?.path;
+    const isKindOpen = form.list === "plugins" && form.fresh === undefined && !queryIn(location.hash).has("kind");
+    if (chosen === undefined || place?.input.value === "") replace(body);
+    else if (isKindOpen) replace(body, kindList(root, choices[Number(place!.input.value)]!.of));
+    else replace(body, ...fieldsOf(frame, form, root, file, chosen));
+  };
+  place?.input.addEventListener("change", show);
+  show();
+  return [el("div", { class: "card stack form" }, place?.node ?? null, body)];
+}
+
+function nothingToChoose(label: string): HTMLElement {
+  const text = `The draft has nothing to choose for “${label}”: `;
+  const ways = [link("#/add/service", "add a service"), ", or ", link("#/edit", "write it in the editor"), "."];
+  return el("div", { class: "card empty" }, el("p", {}, text, ...ways));
+}
+
+/** The names in the address choose one. */
+function placeField(label: string, choices: readonly Choice[]) {
   const of = queryIn(location.hash).getAll("of");
-  const fields = form.fields(file).map((field) => ({ field, input: inputOf(field, of) }));
-  const place = fields.find(({ field }) => field.kind === "choice");
-  if (place?.field.choices?.length === 0)
-    return el(
-      "div",
-      { class: "card empty" },
-      el(
-        "p",
-        {},
-        `The draft has nothing to choose for “${place.field.label}”: `,
-        link("#/add/service", "add a service"),
-        ", or ",
-        link("#/edit", "write it in the editor"),
-        ".",
-      ),
-    );
-  const problem = el("p", { class: "try__problem", role: "alert" });
-  const hintOf = (hint: string, { id }: HTMLElement) => el("p", { class: "field__hint", id: `${id}-hint` }, hint);
-  const rows = fields.map(({ field: { label, hint }, input }) =>
-    fieldOf(label, input, hint !== undefined && hintOf(hint, input)),
-  );
-  const put = el(
-    "button",
-    { type: "submit", class: "button button--primary" },
-    form.makesKey ? "Make the key" : "Put into the draft",
-  );
-  return el(
+  const chosen = choices.findIndex((choice) => JSON.stringify(choice.of) === JSON.stringify(of));
+  // What the draft does not have must not become a change of something else.
+  const isMissing = chosen < 0 && of.length > 0;
+  const text = `${of.join(" / ")} is not in the draft`;
+  const none = isMissing && el("option", { value: "", disabled: true, selected: true }, text);
+  const options = choices.map((each, i) => el("option", { value: i, selected: i === chosen }, each.label));
+  const input = el("select", { id: "form-place", required: true }, none, ...options);
+  return { input, node: fieldOf(label, input) };
+}
+
+/** Each kind of a plugin, with a sentence. */
+function kindList(root: Schema, of: readonly string[]): HTMLElement {
+  const kinds = (root.$defs?.Plugin?.allOf ?? []).flatMap(({ if: condition, then }) => {
+    const name = condition?.properties?.name?.const;
+    return typeof name === "string" ? [{ name, text: then?.properties?.config?.description ?? "" }] : [];
+  });
+  const hash = `${hashFor("add", "plugin")}?${new URLSearchParams(of.map((name) => ["of", name]))}`;
+  const items = kinds.map(({ name, text }) => [
+    el("dt", {}, link(hashWith(hash, { kind: name }), name)),
+    el("dd", {}, text),
+  ]);
+  return el("dl", { class: "pairs" }, ...items.flat());
+}
+
+/** The schema of the value at a path of the file. */
+function schemaAt(root: Schema, file: unknown, path: JsonPath): Schema {
+  let found = root;
+  path.forEach((step, i) => {
+    const value = valueAt(file, path.slice(0, i)) as Readonly<Record<string, unknown>>;
+    found = schemaOf(root, (typeof step === "number" ? found.items : membersOf(found, value).members[step]) ?? {});
+  });
+  return found;
+}
+
+function fieldsOf(frame: Frame, form: Form, root: Schema, file: unknown, chosen: JsonPath): readonly HTMLElement[] {
+  const { list, endsOthers, ...shown } = form;
+  const items = list === undefined ? [] : listAt(file, [...chosen, list]);
+  const path = list === undefined ? chosen : [...chosen, list, items.length];
+  const value = list === undefined ? valueAt(file, path) : freshOf(frame, form);
+  const fields = new SchemaForm(schemaAt(root, file, path), {
+    ...{ ...shown, root, path, value },
+    editorAt: (at) => `#/edit?line=${draft.text.slice(0, startOf(draft.text, at)).split("\n").length}`,
+  });
+  const days = el("input", { id: "form-days", type: "number", min: 1, autocomplete: "off" });
+  const hint = el("p", { class: "field__hint" }, "Empty: they stay. Those that end earlier do so.");
+  const problem = el("div", { role: "alert" });
+  const put = el("button", { type: "submit", class: "button button--primary" }, "Put into the draft");
+  const entered = el(
     "form",
-    { class: "card stack form", onsubmit: (event: SubmitEvent) => void submit(event) },
-    ...rows,
+    { class: "stack", onsubmit: (event: SubmitEvent) => (event.preventDefault(), void submit()) },
+    fields.node,
+    endsOthers === true && fieldOf("Days until its other keys end", days, hint),
     problem,
     el("div", { class: "toolbar" }, put, link("#/add", "Other forms")),
   );
+  // A field that is not shown cannot say what it needs.
+  entered.addEventListener("invalid", (event) => openAround(event.target as Element), true);
+  const { name: kind } = isRecord(value) ? value : {};
+  const isPlugin = form.omit?.includes("name") === true && typeof kind === "string";
+  return [...(isPlugin ? [el("p", {}, "Kind: ", el("strong", { class: "mono" }, kind))] : []), entered];
 
-  async function submit(event: SubmitEvent): Promise<void> {
-    event.preventDefault();
-    const values = Object.fromEntries(fields.map(({ field, input }) => [field.name, valueOf(input)]));
-    const chosen = place === undefined ? [] : (place.field.choices?.[Number(values.place)]?.path ?? []);
+  function textNow(): string {
+    const now = fields.read();
+    if (list === undefined) return changeJson(draft.text, path, value, now);
+    if (days.value === "") return putJson(draft.text, path, now).text;
+    return putJson(draft.text, [...chosen, list], [...endingIn(Number(days.value), items), now]).text;
+  }
+
+  async function submit(): Promise<void> {
+    setPending(put, true);
+    replace(problem);
     try {
-      const key = form.makesKey ? newKey() : null;
-      const { path, value } = form.put(file, chosen, {
-        ...values,
-        ...(key !== null && { key_sha256: await sha256(key) }),
-      });
-      draft.setText(putJson(draft.text, path, value).text);
-      if (key === null) frame.goTo("#/apply");
-      else replace(shownIn, keyShown(frame, key));
+      const text = textNow();
+      const { issues } = await ask<Validation>("POST", "/gateway/validate", { text });
+      const at = pathText(path);
+      const own = issues.filter((issue) => issue.file === undefined && issue.path.startsWith(at));
+      const isEach = fields.showFaults(own);
+      if (own.length === 0) putIn(text);
+      else {
+        const others = isEach ? [] : own.map(({ path, message }) => el("p", {}, `${path}: ${message}`));
+        replace(problem, ...others, el("p", {}, "The gateway would refuse this. ", allTheSame(text)));
+      }
     } catch (error) {
-      replace(problem, `This cannot be put into the draft. ${messageOf(error)}`);
+      const why =
+        error instanceof RangeError ? "This cannot be put into the draft." : "The gateway has not checked it.";
+      replace(
+        problem,
+        el("p", {}, `${why} ${messageOf(error)} `, !(error instanceof RangeError) && allTheSame(textNow())),
+      );
+    } finally {
+      setPending(put, false);
     }
   }
-}
 
-function valueOf(input: HTMLInputElement | HTMLSelectElement): string {
-  return input.matches("[type=checkbox]:not(:checked)") ? "" : input.value.trim();
-}
-
-/** `of`: the names of what the link to the form chooses. */
-function inputOf(
-  { name, kind, choices = [], range, isRequired = false, hint }: Field,
-  of: readonly string[],
-): HTMLInputElement | HTMLSelectElement {
-  const id = `form-${name}`;
-  if (kind === "choice") {
-    const chosen = choices.findIndex((choice) => JSON.stringify(choice.of) === JSON.stringify(of));
-    // What the draft does not have must not become a change of something else.
-    const isMissing = chosen < 0 && of.length > 0;
-    const none =
-      isMissing && el("option", { value: "", disabled: true, selected: true }, `${of.join(" / ")} is not in the draft`);
-    return el(
-      "select",
-      { id, name, required: true },
-      none,
-      ...choices.map(({ label }, i) => el("option", { value: i, selected: i === chosen }, label)),
-    );
+  function allTheSame(text: string): HTMLElement {
+    return button("Put it into the draft all the same", () => putIn(text), "small");
   }
-  if (kind === "switch") return el("input", { id, name, type: "checkbox" });
-  const numeric = kind === "number" && { type: "number", step: "any", min: range?.[0], max: range?.[1] };
-  return el("input", {
-    id,
-    name,
-    autocomplete: "off",
-    spellcheck: "false",
-    required: isRequired,
-    "aria-describedby": hint === undefined ? null : `${id}-hint`,
-    ...numeric,
-  });
+
+  function putIn(text: string): void {
+    draft.setText(text);
+    frame.goTo("#/apply");
+  }
 }
 
-/** The only time that the key is seen: the configuration has its SHA-256. */
-function keyShown(frame: Frame, key: string): HTMLElement {
-  const field = el("textarea", {
-    id: "new-key",
-    class: "mono",
-    rows: 2,
-    readonly: true,
-    spellcheck: "false",
-    "aria-describedby": "new-key-hint",
-  });
-  field.value = key;
-  const hint = el(
-    "p",
-    { class: "field__hint", id: "new-key-hint" },
-    "It is shown this once and stored nowhere: the draft has its SHA-256. It works once the draft is applied, " +
-      "where a plugin key_auth has “callers”: true.",
-  );
-  const tools = el(
-    "div",
-    { class: "toolbar" },
-    button("Copy", () => void copy(frame, key, "The key is copied.", field)),
-    el("a", { class: "button button--primary", href: "#/apply" }, "Review and apply"),
-  );
-  return section("The key", el("div", { class: "card stack" }, fieldOf("Key of the caller", field, hint), tools));
+/** What was handed over by another page, such as a test of a request, or what the form begins with. */
+function freshOf(frame: Frame, { list, fresh = {} }: Form): unknown {
+  const kind = queryIn(location.hash).get("kind");
+  if (list === "plugins" && kind !== null) return { name: kind, config: {} };
+  const given = list === "tests" ? frame.texts.get(NEW_TEST)?.value : undefined;
+  frame.texts.delete(NEW_TEST);
+  return given === undefined ? fresh : JSON.parse(given);
 }
 
-/** 256 bits, in characters that every header and URL can carry. */
-function newKey(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(KEY_BYTES));
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll("+", "-")
-    .replaceAll("/", "_")
-    .replace(/=+$/, "");
-}
-
-async function sha256(text: string): Promise<string> {
-  // Browsers have it on pages over HTTPS and of this machine.
-  if (!isSecureContext)
-    throw new Error("The browser computes no SHA-256 on a page without HTTPS: open it over HTTPS, or as localhost.");
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
-  return [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+function openAround(element: Element): void {
+  for (let each = element.closest("details"); each !== null; each = each.parentElement?.closest("details") ?? null)
+    each.open = true;
 }

@@ -155,6 +155,17 @@ export type Validation = View<DryRun>;
 export type { RoutePlace } from "../../proof/guards_lost.ts";
 
 /** GET /gateway/requests/{id}: what became of a request. */
+/** The answer to GET /gateway/docs. */
+export interface DocsIndex {
+  readonly pages: readonly { readonly page: string; readonly title: string; readonly chapters: readonly string[] }[];
+  /** `facts`: the cells of its row, by the names of their columns. */
+  readonly codes: readonly {
+    readonly code: string;
+    readonly heading: string;
+    readonly facts: Readonly<Record<string, string>>;
+  }[];
+}
+
 export type { RequestDecision } from "../../observe/decision_reader.ts";
 
 /** GET /gateway/requests: those that fit, and counts of them. */

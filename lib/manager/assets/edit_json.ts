@@ -3,7 +3,7 @@
  * ends stay as they are.
  */
 import { outlineOf, type JsonValue } from "./json_outline.ts";
-import type { JsonPath } from "./json_text.ts";
+import { isRecord, type JsonPath } from "./json_text.ts";
 
 export interface Edit {
   readonly text: string;
@@ -40,6 +40,65 @@ export function putJson(text: string, path: JsonPath, value: unknown): Edit {
     found.end,
     written(value, isOneLine(old) && /^[[{]./.test(old) ? oneLineOf(old, style) : style, indentAt(text, found.start)),
   );
+}
+
+/**
+ * Makes the value at `path`, which is `before`, the value `after`, by as few edits as that takes: what both have stays
+ * as it is written. Throws as `putJson` does.
+ */
+export function changeJson(text: string, path: JsonPath, before: unknown, after: unknown): string {
+  if (JSON.stringify(before) === JSON.stringify(after)) return text;
+  if (isRecord(before) && isRecord(after)) {
+    const gone = Object.keys(before).filter((key) => !Object.hasOwn(after, key));
+    const rest = gone.reduce((left, key) => dropJson(left, [...path, key]), text);
+    const changed = (now: string, key: string) => changeJson(now, [...path, key], before[key], after[key]);
+    return Object.keys(after).reduce(changed, rest);
+  }
+  if (!Array.isArray(before) || !Array.isArray(after)) return putJson(text, path, after).text;
+  const isSame = (i: number, j: number) => JSON.stringify(before[i]) === JSON.stringify(after[j]);
+  let [first, last] = [0, 0];
+  while (first < Math.min(before.length, after.length) && isSame(first, first)) first++;
+  const most = Math.min(before.length, after.length) - first;
+  while (last < most && isSame(before.length - 1 - last, after.length - 1 - last)) last++;
+  const [old, fresh] = [before.slice(first, before.length - last), after.slice(first, after.length - last)];
+  const place = (i: number) => [...path, first + i];
+  if (old.length === fresh.length) return old.reduce((now, each, i) => changeJson(now, place(i), each, fresh[i]), text);
+  if (fresh.length === 0) return old.reduceRight<string>((now, _, i) => dropJson(now, place(i)), text);
+  if (old.length > 0 || last > 0) return putJson(text, path, after).text;
+  return fresh.reduce<string>((now, each, i) => putJson(now, place(i), each).text, text);
+}
+
+/** Removes a member, or an item of a list, with what separates it from the others. */
+export function dropJson(text: string, path: JsonPath): string {
+  const { value, container } = valueIn(text, path);
+  const all =
+    container?.kind === "array"
+      ? container.items.map(({ start, end }) => ({ start, end }))
+      : (container?.members ?? []).map(({ start, value: own }) => ({ start, end: own?.end ?? start }));
+  const i = all.findIndex(({ end }) => end === value?.end);
+  if (container == null || i < 0) throw new RangeError("There is nothing to remove here.");
+  const [from, to] = i > 0 ? [all[i - 1]!.end, all[i]!.end] : [all[0]!.start, all[1]?.start ?? all[0]!.end];
+  if (all.length > 1) return text.slice(0, from) + text.slice(to);
+  return text.slice(0, container.start + 1) + text.slice(container.end - 1);
+}
+
+/** Where the value at a path begins, or the last one on the way that is there. */
+export function startOf(text: string, path: JsonPath): number {
+  const { value, container } = valueIn(text, path);
+  return value?.start ?? container?.start ?? 0;
+}
+
+function valueIn(text: string, path: JsonPath) {
+  let container: JsonValue | null = null;
+  let value: JsonValue | null = outlineOf(text).root;
+  for (const step of path) {
+    if (value === null) break;
+    container = value;
+    value =
+      (typeof step === "number" ? container.items[step] : container.members.find(({ key }) => key === step)?.value) ??
+      null;
+  }
+  return { value, container };
 }
 
 /** How values are written. */

@@ -1,220 +1,85 @@
 /**
- * The forms for common changes: which fields each has, and what it puts where in the configuration.
+ * The forms for common changes: which item of the configuration each adds or changes, and what a new one begins with.
+ * Their fields are those of the schema.
  */
-import { valueAt, type JsonPath } from "./json_text.ts";
+import { isRecord, valueAt, type JsonPath } from "./json_text.ts";
 
 export interface Choice {
   readonly label: string;
   readonly path: JsonPath;
   /** The names of service and route, or of service and group, by which a link to the form chooses it. */
   readonly of: readonly string[];
-  /** What it is now. */
-  readonly now?: string;
-}
-
-export interface Field {
-  readonly name: string;
-  readonly label: string;
-  readonly hint?: string;
-  /** The value of a switch is "on" or "". */
-  readonly kind: "text" | "number" | "choice" | "switch";
-  readonly isRequired?: boolean;
-  readonly choices?: readonly Choice[];
-  readonly range?: readonly [least: number, most: number | null];
 }
 
 export interface Form {
   readonly title: string;
-  readonly fields: (file: unknown) => readonly Field[];
-  /** What to put where. `chosen`: the path of the choice; `key_sha256` is in `values` where the form makes a key. */
-  readonly put: (
-    file: unknown,
-    chosen: JsonPath,
-    values: Values,
-  ) => { readonly path: JsonPath; readonly value: unknown };
-  /** Makes a key, which is shown once. */
-  readonly makesKey?: true;
+  /** What it is about, and the items of the draft that can be chosen; absent: the file. */
+  readonly place?: { readonly label: string; readonly of: (file: unknown) => readonly Choice[] };
+  /** The list of the place to which an item is added; absent: the place itself is changed. */
+  readonly list?: string;
+  readonly fresh?: unknown;
+  /** Members that are shown at first, besides those that are required or set. */
+  readonly first?: readonly string[];
+  /** Members with forms of their own. */
+  readonly omit?: readonly string[];
+  /** Of keys: the others may end some days later. */
+  readonly endsOthers?: true;
 }
 
-type Values = Readonly<Record<string, string>>;
-
-const DAY_MS = 86_400_000;
-const LEAST_ONE: readonly [number, null] = [1, null];
+const PARTS = ["routes", "upstreams", "plugins"];
+const SERVICE = { label: "Service", of: servicesOf };
+const ROUTE = { label: "Route", of: routesOf };
+const CALLER = { label: "Caller", of: callersOf };
+const EVERYWHERE = { label: "For", of: placesOf };
+const UPSTREAM = ["host", "port", "id", "weight", "group", "backup"];
 
 export const FORMS: Readonly<Record<string, Form>> = {
   service: {
     title: "Add a service",
-    fields: () => [
-      { name: "name", label: "Name", kind: "text", isRequired: true },
-      {
-        name: "base_path",
-        label: "Base path",
-        kind: "text",
-        isRequired: true,
-        hint: "Its requests begin with it: /shop",
-      },
-      { name: "host", label: "Host of the upstream", kind: "text", isRequired: true },
-      { name: "port", label: "Port of the upstream", kind: "number", isRequired: true, range: [1, 65_535] },
-      {
-        name: "path",
-        label: "Path of the first route",
-        kind: "text",
-        hint: "Below the base path; empty: all, /{rest*}",
-      },
-    ],
-    put: (file, _chosen, { name, base_path, host, port, path }) =>
-      appended(file, ["services"], {
-        name,
-        base_path,
-        upstreams: [{ host, port: Number(port) }],
-        routes: [{ path: path || "/{rest*}" }],
-      }),
+    list: "services",
+    fresh: { name: "", base_path: "", upstreams: [{}], routes: [{ path: "/{rest*}" }] },
+    omit: ["plugins"],
   },
-  route: {
-    title: "Add a route",
-    fields: (file) => [
-      { name: "place", label: "Service", kind: "choice", choices: servicesOf(file) },
-      { name: "name", label: "Name", kind: "text", isRequired: true },
-      {
-        name: "path",
-        label: "Path",
-        kind: "text",
-        isRequired: true,
-        hint: "Below the base path of the service: /items/{id}",
-      },
-      { name: "methods", label: "Methods", kind: "text", hint: "GET, POST; empty: all" },
-    ],
-    put: (file, chosen, { name, path, methods }) =>
-      appended(file, [...chosen, "routes"], {
-        name,
-        path,
-        ...(methods !== "" && { methods: wordsOf(methods).map((word) => word.toUpperCase()) }),
-      }),
+  route: { title: "Add a route", place: SERVICE, list: "routes", first: ["name", "methods"], omit: ["plugins"] },
+  upstream: { title: "Add an upstream", place: SERVICE, list: "upstreams", first: UPSTREAM },
+  plugin: { title: "Add a plugin", place: EVERYWHERE, list: "plugins", omit: ["name"], first: ["config"] },
+  limit: {
+    ...{ title: "Add a rate limit", place: EVERYWHERE, list: "plugins", omit: ["name"] },
+    fresh: { name: "rate_limit", config: {} },
   },
+  test: { title: "Add a test", list: "tests" },
   caller: {
-    title: "Add a caller with a key",
-    fields: () => [
-      {
-        name: "id",
-        label: "Caller",
-        kind: "text",
-        isRequired: true,
-        hint: "Its identity in limits, quotas and the access log",
-      },
-      { name: "groups", label: "Groups", kind: "text", hint: "gold, partners; may be empty" },
-    ],
-    put: (file, _chosen, { id, groups, key_sha256 }) =>
-      appended(file, ["callers"], {
-        id,
-        ...(groups !== "" && {
-          groups: (groups ?? "")
-            .split(",")
-            .map((group) => group.trim())
-            .filter((group) => group !== ""),
-        }),
-        keys: [{ key_sha256 }],
-      }),
-    makesKey: true,
+    ...{ title: "Add a caller with a key", list: "callers", first: ["groups", "keys"] },
+    fresh: { keys: [{ key_sha256: "" }] },
   },
   key: {
-    title: "Add a key to a caller",
-    fields: (file) => [
-      { name: "place", label: "Caller", kind: "choice", choices: callersOf(file) },
-      {
-        name: "days",
-        label: "Days until its other keys end",
-        kind: "number",
-        range: LEAST_ONE,
-        hint: "Empty: they stay. Those that end earlier do so.",
-      },
-    ],
-    put(file, chosen, { days, key_sha256 }) {
-      const list = [...chosen, "keys"];
-      const end = new Date(Date.now() + Number(days) * DAY_MS).toISOString();
-      const others = days === "" ? listAt(file, list) : listAt(file, list).map((key) => endingAt(end, key));
-      return { path: list, value: [...others, { key_sha256 }] };
-    },
-    makesKey: true,
+    ...{ title: "Add a key to a caller", place: CALLER, list: "keys", first: ["expires_at"] },
+    ...{ fresh: { key_sha256: "" }, endsOthers: true },
   },
-  caller_state: {
-    title: "Enable or disable a caller",
-    fields: (file) => [
-      { name: "place", label: "Caller", kind: "choice", choices: callersOf(file) },
-      { name: "enabled", label: "Enabled: its requests are admitted", kind: "switch" },
-    ],
-    put: (_file, chosen, { enabled }) => ({ path: [...chosen, "enabled"], value: enabled === "on" }),
+  caller_state: { title: "Enable or disable a caller", place: CALLER, first: ["enabled"], omit: ["keys"] },
+  share: { title: "Change the share of a canary", place: { label: "Split", of: splitsOf } },
+  plugin_settings: {
+    ...{ title: "Change a plugin", place: { label: "Plugin", of: pluginsOf }, omit: ["name"], first: ["enabled"] },
   },
-  limit: {
-    title: "Add a rate limit",
-    fields: (file) => [
-      {
-        name: "place",
-        label: "For",
-        kind: "choice",
-        choices: [
-          { label: "All requests", path: ["global"], of: [] },
-          ...servicesOf(file).flatMap((service) => [service, ...routesOf(file, service)]),
-        ],
-      },
-      { name: "limit_second", label: "Requests per second", kind: "number", range: LEAST_ONE },
-      { name: "limit_min", label: "Requests per minute", kind: "number", range: LEAST_ONE },
-      { name: "limit_hour", label: "Requests per hour", kind: "number", range: LEAST_ONE },
-      {
-        name: "limit_by",
-        label: "Counted by",
-        kind: "text",
-        hint: "client_ip (default), credential, all, or header:X-Name",
-      },
-    ],
-    put(file, chosen, { limit_by, ...limits }) {
-      const set = Object.entries(limits)
-        .filter(([name, value]) => name.startsWith("limit_") && value !== "")
-        .map(([name, value]) => [name, Number(value)]);
-      return appended(file, [...chosen, "plugins"], {
-        name: "rate_limit",
-        config: { ...Object.fromEntries(set), ...(limit_by !== "" && { limit_by }) },
-      });
-    },
-  },
-  upstream: {
-    title: "Add an upstream",
-    fields: (file) => [
-      { name: "place", label: "Service", kind: "choice", choices: servicesOf(file) },
-      { name: "host", label: "Host", kind: "text", isRequired: true },
-      { name: "port", label: "Port", kind: "number", isRequired: true, range: [1, 65_535] },
-      { name: "id", label: "Id", kind: "text", hint: "Empty: host and port" },
-      { name: "weight", label: "Weight", kind: "number", range: [0, null], hint: "Empty: 1" },
-      { name: "group", label: "Group", kind: "text", hint: "For a canary; may be empty" },
-      { name: "backup", label: "Backup: only while no other upstream can be used", kind: "switch" },
-    ],
-    put: (file, chosen, { id, host, port, weight, group, backup }) =>
-      appended(file, [...chosen, "upstreams"], {
-        ...(id !== "" && { id }),
-        host,
-        port: Number(port),
-        ...(weight !== "" && { weight: Number(weight) }),
-        ...(group !== "" && { group }),
-        ...(backup === "on" && { backup: true }),
-      }),
-  },
-  share: {
-    title: "Change the share of a canary",
-    fields: (file) => [
-      { name: "place", label: "Split", kind: "choice", choices: splitsOf(file) },
-      { name: "percent", label: "Percent", kind: "number", isRequired: true, range: [0, 100] },
-    ],
-    put: (_file, chosen, { percent }) => ({ path: [...chosen, "percent"], value: Number(percent) }),
-  },
+  service_settings: { title: "Change a service", place: SERVICE, omit: PARTS },
+  route_settings: { title: "Change a route", place: ROUTE, omit: PARTS },
+  upstream_settings: { title: "Change an upstream", place: { label: "Upstream", of: upstreamsOf }, first: UPSTREAM },
 };
 
-/** Behind the last item of a list, which may be missing. */
-function appended(file: unknown, list: JsonPath, value: unknown): { readonly path: JsonPath; readonly value: unknown } {
-  return { path: [...list, listAt(file, list).length], value };
-}
-
-function listAt(value: unknown, path: JsonPath): readonly unknown[] {
+/** The schema steps to an item: `services[].routes[]` for one of a route. */
+export function listAt(value: unknown, path: JsonPath): readonly unknown[] {
   const found = valueAt(value, path);
   return Array.isArray(found) ? found : [];
+}
+
+/** The keys of a caller, of which the others end in so many days, and not later than before. */
+export function endingIn(days: number, keys: readonly unknown[]): readonly unknown[] {
+  const end = new Date(Date.now() + days * 86_400_000).toISOString();
+  return keys.map((key) => {
+    const { expires_at: known } = isRecord(key) ? key : {};
+    const isEarlier = typeof known === "string" && Date.parse(known) <= Date.parse(end);
+    return isEarlier ? key : { ...(key as object), expires_at: end };
+  });
 }
 
 function textOf(value: unknown, name: string): string {
@@ -223,34 +88,61 @@ function textOf(value: unknown, name: string): string {
 }
 
 function callersOf(file: unknown): readonly Choice[] {
-  return listAt(file, ["callers"]).map((caller, i) => {
-    const id = textOf(caller, "id");
-    const isOff = (caller as { readonly enabled?: unknown } | null)?.enabled === false;
-    return { label: isOff ? `${id}, disabled` : id, path: ["callers", i], of: [id] };
+  return itemsOf(
+    file,
+    "callers",
+    null,
+    (caller) => textOf(caller, "id"),
+    (caller) => (isRecord(caller) && caller.enabled === false ? ", disabled" : ""),
+  );
+}
+
+/** Items of a list below a place, by their names. */
+function itemsOf(
+  file: unknown,
+  list: string,
+  below: Choice | null,
+  nameOf: (item: unknown, i: number, all: readonly unknown[]) => string,
+  noteOf: (item: unknown) => string = () => "",
+): readonly Choice[] {
+  const at = [...(below?.path ?? []), list];
+  return listAt(file, at).map((item, i, all) => {
+    const name = nameOf(item, i, all);
+    const label = `${below === null ? "" : `${below.label} / `}${name}${noteOf(item)}`;
+    return { label, path: [...at, i], of: [...(below?.of ?? []), name] };
   });
 }
 
-/** A key that does not end before. */
-function endingAt(end: string, key: unknown): unknown {
-  const known = (key as { readonly expires_at?: unknown } | null)?.expires_at;
-  const isEarlier = typeof known === "string" && Date.parse(known) <= Date.parse(end);
-  return isEarlier ? key : { ...(key as object), expires_at: end };
-}
-
 function servicesOf(file: unknown): readonly Choice[] {
-  return listAt(file, ["services"]).map((service, i) => ({
-    label: textOf(service, "name"),
-    path: ["services", i],
-    of: [textOf(service, "name")],
-  }));
+  return itemsOf(file, "services", null, (service) => textOf(service, "name"));
 }
 
-function routesOf(file: unknown, { path, label, of }: Choice): readonly Choice[] {
-  return listAt(file, [...path, "routes"]).map((route, i) => ({
-    label: `${label} / ${routeName(route)}`,
-    path: [...path, "routes", i],
-    of: [...of, routeName(route)],
-  }));
+function routesOf(file: unknown): readonly Choice[] {
+  return servicesOf(file).flatMap((service) => itemsOf(file, "routes", service, routeName));
+}
+
+function upstreamsOf(file: unknown): readonly Choice[] {
+  const nameOf = (upstream: unknown) =>
+    textOf({ id: `${textOf(upstream, "host")}:${textOf(upstream, "port")}`, ...(upstream as object | null) }, "id");
+  return servicesOf(file).flatMap((service) => itemsOf(file, "upstreams", service, nameOf));
+}
+
+/** All that plugins can be added to. */
+function placesOf(file: unknown): readonly Choice[] {
+  const all = { label: "All requests", path: ["global"], of: [] };
+  const routes = routesOf(file);
+  return [all, ...servicesOf(file).flatMap((each) => [each, ...routes.filter(({ of }) => of[0] === each.of[0])])];
+}
+
+/** By their ids, or by kind and number: "rate_limit#2". */
+function pluginsOf(file: unknown): readonly Choice[] {
+  const nameOf = (plugin: unknown, i: number, all: readonly unknown[]): string => {
+    if (isRecord(plugin) && typeof plugin.id === "string") return plugin.id;
+    const name = textOf(plugin, "name");
+    const before = all.slice(0, i).filter((each) => textOf(each, "name") === name).length;
+    return before === 0 ? name : `${name}#${before + 1}`;
+  };
+  return placesOf(file).flatMap((place) => itemsOf(file, "plugins", place, nameOf));
 }
 
 /** The gateway names a route without a name by its methods and path: "GET,POST /items". */
@@ -260,20 +152,8 @@ function routeName(route: unknown): string {
 }
 
 function splitsOf(file: unknown): readonly Choice[] {
-  return servicesOf(file).flatMap(({ path, label, of }) =>
-    listAt(file, [...path, "split"]).map((split, i) => {
-      const now = textOf(split, "percent");
-      const where = (split as { readonly match?: unknown } | null)?.match === undefined ? "" : ", by conditions";
-      return {
-        label: `${label}: ${textOf(split, "group")}${where}, now ${now} %`,
-        path: [...path, "split", i],
-        of: [...of, textOf(split, "group")],
-        now,
-      };
-    }),
-  );
-}
-
-function wordsOf(text = ""): readonly string[] {
-  return text.split(/[\s,]+/).filter((word) => word !== "");
+  const noteOf = (split: unknown): string =>
+    `${isRecord(split) && split.match !== undefined ? ", by conditions" : ""}, now ${textOf(split, "percent")} %`;
+  const nameOf = (split: unknown): string => textOf(split, "group");
+  return servicesOf(file).flatMap((service) => itemsOf(file, "split", service, nameOf, noteOf));
 }

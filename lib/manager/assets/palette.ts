@@ -2,7 +2,7 @@
  * The palette: finds pages, services, routes, upstreams, plugins, callers, codes and requests by name, and goes there;
  * and the list of keys.
  */
-import { ask, type CallersView, type ProxyConfig, type RequestList } from "./api.ts";
+import { ask, type CallersView, type DocsIndex, type ProxyConfig, type RequestList } from "./api.ts";
 import { button, el, replace, setText } from "./dom.ts";
 import { number } from "./format.ts";
 import { patternOf, pluginsOf } from "./inventory.ts";
@@ -44,14 +44,15 @@ export function showPalette(frame: Frame, pages: Pages): void {
   );
   const dialog = modal("Go to", el("div", { class: "stack" }, input, list, count, hint));
   draw();
-  void ask<RequestList>("GET", "/gateway/requests?limit=1").then(
-    ({ facets }) => {
-      entries = [...entries, ...facets.code.values.map(({ value }) => codeEntry(value))];
-      index = new PaletteIndex(entries);
-      draw();
-    },
-    () => {},
-  );
+  // A build without documentation has no index; codes that have occurred are found all the same.
+  void Promise.all([
+    ask<RequestList>("GET", "/gateway/requests?limit=1").catch(() => null),
+    ask<DocsIndex>("GET", "/gateway/docs").catch(() => null),
+  ]).then(([requests, docs]) => {
+    entries = [...entries, ...codeEntries(requests, docs), ...(docs?.pages ?? []).flatMap(chapterEntries)];
+    index = new PaletteIndex(entries);
+    draw();
+  });
 
   function search(): void {
     chosen = 0;
@@ -167,6 +168,21 @@ function entriesOf({ session }: Frame, pages: Pages, config: ProxyConfig | null)
   ];
 }
 
-function codeEntry(code: string): Entry {
-  return { kind: "Code", name: code, more: "requests", hash: hashForRequests({ code }) };
+/** What it means, and from there its requests. */
+function codeEntries(requests: RequestList | null, docs: DocsIndex | null): readonly Entry[] {
+  const known = new Map((docs?.codes ?? []).map(({ code, facts, heading }) => [code, facts.Title ?? heading]));
+  const seen = (requests?.facets.code.values ?? []).map(({ value }) => value).filter((code) => !known.has(code));
+  return [
+    ...Array.from(known, ([name, more]) => ({ kind: "Code", name, more, hash: hashFor("docs", "code", name) })),
+    ...seen.map((name) => ({ kind: "Code", name, more: "requests", hash: hashForRequests({ code: name }) })),
+  ];
+}
+
+function chapterEntries({ page, title, chapters }: DocsIndex["pages"][number]): readonly Entry[] {
+  return [title, ...chapters].map((name) => ({
+    kind: "Docs",
+    name,
+    more: name === title ? "" : title,
+    hash: hashFor("docs", page, name),
+  }));
 }

@@ -15,9 +15,11 @@ import { askingFor } from "./asking.ts";
 import { breakable, factList, link, loading, notice, section, stateBadge, two } from "./components.ts";
 import { copy } from "./copy.ts";
 import { button, el, replace, svg, type Child } from "./dom.ts";
+import { openNewTest } from "./new_test.ts";
 import { listed, milliseconds, moment, number } from "./format.ts";
 import { live } from "./live.ts";
 import type { Frame } from "./page.ts";
+import { testOfDecision } from "./test_json.ts";
 import { curlOf, placeOfAnswer, urlOf } from "./requests_text.ts";
 import { hashFor, hashForPlace, hashForRequests } from "./url_hash.ts";
 
@@ -159,6 +161,9 @@ export function requestDrawer(frame: Frame, id: string, close: () => void): Draw
         "div",
         { class: "toolbar" },
         method !== null && el("a", { class: "button", href: `#/try?${new URLSearchParams(asked)}` }, "Try it"),
+        frame.session?.write === true &&
+          method !== null &&
+          button("Add a test", () => openNewTest(frame, testOfDecision(found))),
         button("Copy as curl", () => void copy(frame, curl, "Copied as a command.")),
         traceLink(found.trace_id ?? null),
       ),

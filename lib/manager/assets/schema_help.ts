@@ -28,6 +28,8 @@ export interface Schema {
   readonly minItems?: number;
   readonly maxItems?: number;
   readonly pattern?: string;
+  /** A secret. */
+  readonly writeOnly?: boolean;
 }
 
 /** References and alternatives within each other, at most. */

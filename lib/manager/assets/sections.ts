@@ -20,8 +20,8 @@ export interface Section {
 /** The links of the navigation, by their names. The bar of changes leads to the text and the forms. */
 export const NAVIGATION = {
   Observe: ["", "requests", "process"],
-  Configure: ["services", "routes", "upstreams", "plugins", "callers", "config"],
-  Prove: ["try", "tests"],
+  Configure: ["services", "routes", "upstreams", "plugins", "callers", "map", "config"],
+  Prove: ["try", "tests", "docs"],
   Change: ["apply", "history"],
 } as const satisfies Readonly<Record<string, readonly string[]>>;
 
@@ -80,6 +80,11 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     icon: "M5 5h8v8H5zM7.5 2.5V5M10.5 2.5V5M7.5 13v2.5M10.5 13v2.5M2.5 7.5H5M2.5 10.5H5M13 7.5h2.5M13 10.5h2.5",
     load: () => import("./process_page.ts"),
   },
+  map: {
+    label: "Map",
+    icon: "M2.5 4h4v3h-4zM2.5 11h4v3h-4zM11.5 7.5h4v3h-4zM6.5 5.5H9v7H6.5M9 9h2.5",
+    load: () => import("./map_page.ts"),
+  },
   try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", load: () => import("./try_page.ts") },
   tests: {
     label: "Tests",
@@ -90,6 +95,12 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     label: "Configuration",
     icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4",
     load: () => import("./config_page.ts"),
+  },
+  docs: {
+    label: "Docs",
+    icon: "M4 3h8a2 2 0 0 1 2 2v10H6a2 2 0 0 1-2-2zM4 13a2 2 0 0 1 2-2h8",
+    load: () => import("./docs_page.ts"),
+    ...{ names: 2, loadOne: () => import("./docs_page.ts") },
   },
   edit: { label: "Edit", icon: null, load: () => import("./editor_page.ts"), writes: true },
   add: {

@@ -1,7 +1,8 @@
 /**
  * Writes tests of the configuration as JSON, and reads their requests for the form of "Try it".
  */
-import type { Explanation, ExplainRequest } from "./api.ts";
+import type { Explanation, ExplainRequest, RequestDecision } from "./api.ts";
+import { urlOf } from "./requests_text.ts";
 import { MASK } from "./setting_lines.ts";
 import type { TryInput } from "./try_form.ts";
 
@@ -24,13 +25,6 @@ export interface TestJson {
 }
 
 const MAX_NAME_LENGTH = 200;
-
-/** Shown to users who have no tests yet. */
-export const EXAMPLE_TEST: TestJson = {
-  name: "orders need a key",
-  request: { method: "GET", url: "http://api.example.com/orders/7" },
-  expect: { status: 401, code: "key_missing" },
-};
 
 /**
  * A test that expects what was explained. It expects no status if a plugin asks another machine: that depends on the
@@ -56,6 +50,20 @@ export function testOf(
   );
   if (answer !== null) return { name, request: asked, expect: { ...expected(answer), ...place } };
   return { name, request: asked, expect: open ? place : { status: 200, ...place } };
+}
+
+/**
+ * A test of a remembered request, without its query, headers and body. A status that came from an upstream, or because
+ * of one, is no matter of the configuration: tests ask none.
+ */
+export function testOfDecision(decision: RequestDecision): TestJson {
+  const { method, client, by, status, code, service, route, tries } = decision;
+  const request = { method: method ?? "GET", url: urlOf(decision), ...(client !== null && { client_ip: client }) };
+  const place = { ...(service !== null && { service }), ...(route !== null && { route }) };
+  const isOwn = by !== "upstream" && tries.length === 0 && status !== null;
+  const expect = { ...(isOwn && expected({ status, code })), ...place };
+  const what = isOwn ? `gets ${reply({ status, code })}` : `reaches ${service}, ${route}`;
+  return { name: `${request.method} ${request.url} ${what}`.slice(0, MAX_NAME_LENGTH), request, expect };
 }
 
 interface Answer {

@@ -14,14 +14,13 @@ import {
   type WrittenTest,
 } from "./api.ts";
 import { askingFor } from "./asking.ts";
-import { breakable, field, fixedBadge, loading, notice, readOnlyJson, searchInput } from "./components.ts";
-import { copy } from "./copy.ts";
+import { breakable, field, fixedBadge, link, loading, notice, searchInput } from "./components.ts";
 import { button, el, replace, setText, whenChanged } from "./dom.ts";
 import { counted, number } from "./format.ts";
+import { NEW_TEST } from "./new_test.ts";
 import type { Frame, Known, OpenPage, Page } from "./page.ts";
 import { countText, matches, viewIn } from "./table_rows.ts";
 import { keepInAddress } from "./tables.ts";
-import { EXAMPLE_TEST } from "./test_json.ts";
 import { comparisonsOf, differenceOf, failedFirst, otherDifferences, searchTextOf } from "./test_results.ts";
 import { editorHash } from "./url_hash.ts";
 
@@ -40,6 +39,7 @@ class TestsPage implements Page {
   readonly #frame: Frame;
   readonly #summary = el("div", { role: "status" });
   readonly #result = el("div", { role: "status" });
+  readonly #add = el("p", { hidden: true }, el("a", { class: "button", href: NEW_TEST }, "Add a test"));
   readonly #ask;
   /** Another run follows a reload. */
   readonly #onRun = whenChanged(
@@ -72,13 +72,14 @@ class TestsPage implements Page {
   }
 
   update({ status }: Known): void {
+    this.#add.hidden = this.#frame.session?.write !== true;
     if (status === null) return;
     this.#status = status;
     this.#onRun(status);
   }
 
   #show(run: TestRun): void {
-    if (run.tests.length === 0) return replace(this.node, noTests(this.#frame));
+    if (run.tests.length === 0) return replace(this.node, noTests(this.#add));
     replace(this.#summary, this.#summaryOf(run));
     // A viewer only reads.
     const again =
@@ -90,7 +91,7 @@ class TestsPage implements Page {
         el("span", { class: "muted" }, "with the file as it is now; nothing is reloaded."),
       );
     this.#drawList(run);
-    replace(this.node, this.#summary, again, this.#result, this.#list);
+    replace(this.node, this.#summary, again, this.#result, this.#list, this.#add);
   }
 
   /** Where the test is, and what can be done with it. */
@@ -303,8 +304,7 @@ function cell(text: string): HTMLElement {
   return el("td", {}, el("code", { class: "test__value" }, text));
 }
 
-function noTests(frame: Frame): HTMLElement {
-  const example = readOnlyJson({ tests: [EXAMPLE_TEST] }, { id: "test-example" });
+function noTests(add: Node): HTMLElement {
   const what =
     "A test names a request and what has to become of it. All tests run at the start and before each reload, " +
     "without any upstream: if one fails, the current configuration stays in force.";
@@ -313,13 +313,7 @@ function noTests(frame: Frame): HTMLElement {
     { class: "card stack" },
     el("p", {}, el("strong", {}, "The configuration has no tests.")),
     el("p", {}, what),
-    field("A test in the configuration file", example),
-    el(
-      "div",
-      { class: "toolbar" },
-      button("Copy", () => void copy(frame, example.value, "Copied.", example)),
-      el("a", { href: "#/try" }, "Try it"),
-      el("span", { class: "muted" }, "writes a test from a request."),
-    ),
+    el("p", {}, link("#/try", "Try it"), " writes a test from a request."),
+    add,
   );
 }

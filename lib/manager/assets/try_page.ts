@@ -12,6 +12,7 @@ import type { Frame, OpenPage, Page, Shown } from "./page.ts";
 import { breakable, factList, field, link, listOf, loading, notice, readOnlyJson, section } from "./components.ts";
 import { copy } from "./copy.ts";
 import { Pipeline } from "./pipeline.ts";
+import { openNewTest } from "./new_test.ts";
 import { formOf, testOf } from "./test_json.ts";
 import { readTryForm, type FieldError, type TryInput } from "./try_form.ts";
 
@@ -333,6 +334,7 @@ function testCard(request: ExplainRequest, explanation: Explanation, frame: Fram
         "div",
         { class: "toolbar" },
         button("Copy as test", () => void showAndCopy()),
+        frame.session?.write === true && button("Add the test", () => openNewTest(frame, testOf(request, explanation))),
         hint,
       ),
       shown,

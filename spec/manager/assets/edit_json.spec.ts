@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { putJson, readJson } from "../../../lib/manager/assets/edit_json.ts";
+import { changeJson, dropJson, putJson, readJson, startOf } from "../../../lib/manager/assets/edit_json.ts";
 import type { JsonPath } from "../../../lib/manager/assets/json_text.ts";
 import { counted, growth, LINEAR } from "../../support/growth.ts";
 import { random, type Random } from "../../support/random.ts";
@@ -226,4 +226,48 @@ describe("what is added is written as its surroundings are", () => {
   ];
   for (const [title, text, path, value, expected] of cases)
     it(title, () => expect(putJson(text, path, value).text).toBe(expected));
+});
+
+describe("a change of a JSON value", () => {
+  const TEXT = '{\n  "a": { "b": 1, "c": [ 1,2, 3 ] },\n  "d":  "x"\n}\n';
+
+  it.each<readonly [string, unknown, string]>([
+    ["keeps all that both have", { a: { b: 2, c: [1, 2, 3] }, d: "x" }, TEXT.replace("1,", "2,")],
+    ["removes a member between others", { a: { c: [1, 2, 3] }, d: "x" }, TEXT.replace('"b": 1, ', "")],
+    ["removes the last member", { a: { b: 1 }, d: "x" }, TEXT.replace(', "c": [ 1,2, 3 ]', "")],
+    ["removes an item", { a: { b: 1, c: [1, 3] }, d: "x" }, TEXT.replace(",2", "")],
+    ["adds an item behind the others", { a: { b: 1, c: [1, 2, 3, 4] }, d: "x" }, TEXT.replace("3 ", "3, 4 ")],
+    ["adds a member", { a: { b: 1, c: [1, 2, 3] }, d: "x", e: 5 }, TEXT.replace('"x"', '"x",\n  "e":  5')],
+    ["changes nothing where nothing differs", JSON.parse(TEXT), TEXT],
+  ])("%s", (_what, after, expected) => {
+    expect(changeJson(TEXT, [], JSON.parse(TEXT), after)).toBe(expected);
+  });
+
+  it("gives the value that was asked for, whatever changes", () => {
+    const { int, pick } = random(7);
+    const value = (depth: number): unknown => {
+      if (depth === 0 || int(0, 2) === 0) return pick([1, "x", null, true, [], {}]);
+      const items = Array.from({ length: int(0, 4) }, () => value(depth - 1));
+      return int(0, 1) === 0 ? items : Object.fromEntries(items.map((each, i) => [pick(["a", "b", "c"]) + i, each]));
+    };
+    for (let i = 0; i < 300; i++) {
+      const [before, after] = [value(4), value(4)];
+      const text = JSON.stringify({ at: before }, null, int(0, 3));
+      expect(JSON.parse(changeJson(text, ["at"], before, after))).toEqual({ at: after });
+    }
+  });
+
+  it("removes the only member, and refuses to remove what is not there", () => {
+    expect(dropJson('{ "a": [ 1 ] }', ["a", 0])).toBe('{ "a": [] }');
+    expect(dropJson('{ "a": [ 1 ] }', ["a"])).toBe("{}");
+    for (const path of [["b"], ["a", 3], []]) expect(() => dropJson('{"a":[1]}', path)).toThrow(RangeError);
+  });
+
+  it("is found in the text, by the value or by what is there of the way", () => {
+    expect([startOf(TEXT, ["a", "b"]), startOf(TEXT, ["a", "x", "y"]), startOf(TEXT, [])]).toEqual([
+      TEXT.indexOf("1"),
+      TEXT.indexOf("{ "),
+      0,
+    ]);
+  });
 });
