@@ -59,7 +59,7 @@ describe("the palette", () => {
       await heading(page, "Route list");
       await page.keyboard.press("/");
       await page.keyboard.type("route_not");
-      await options(page).toContain("route_not_found requests Code");
+      await options(page).toContain("route_not_found No route matches the request Code");
       await page.keyboard.press("Escape");
       await until(page, 'document.querySelector("dialog") === null');
       await page.keyboard.press("/");
