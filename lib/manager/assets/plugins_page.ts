@@ -4,11 +4,11 @@
 import { listPage } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
-import { hashForPlace } from "./url_hash.ts";
+import { hashForForm, hashForPlace } from "./url_hash.ts";
 import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
 import { live } from "./live.ts";
-import type { OpenPage } from "./page.ts";
-import { fixedBadge, settingsList } from "./components.ts";
+import type { Frame, OpenPage } from "./page.ts";
+import { fixedBadge, link, settingsList } from "./components.ts";
 import { instanceKey, pluginFigures } from "./plugin_figures_view.ts";
 import { injectsFaults, pluginText } from "./plugin_texts.ts";
 import { DataTable, fixedPart, linkColumn, numberColumn, textColumn, textPart, type Part } from "./tables.ts";
@@ -16,6 +16,8 @@ import { DataTable, fixedPart, linkColumn, numberColumn, textColumn, textPart, t
 interface PluginRow extends PluginPlace {
   /** Instances may have no id, so the place in the configuration is the key. */
   readonly index: number;
+  /** At its place: its id, or `rate_limit#2`. */
+  readonly which: string;
   /** In the figures. */
   readonly key: string;
 }
@@ -90,7 +92,7 @@ export const page: OpenPage = (frame) => {
         width: 236,
         className: "wide",
         sortBy: ({ plugin }) => pluginText(plugin),
-        make: settingsPart,
+        make: (row) => settingsPart(frame, row),
       },
       numberColumn({ key: "requests", title: "Requests", width: 84, drop: 3 }, count("requests"), number),
       numberColumn({ key: "answered", title: "Answered", width: 84, drop: 3 }, count("answered"), number),
@@ -127,17 +129,22 @@ function rowsOf(places: readonly PluginPlace[]): readonly PluginRow[] {
     const kind = JSON.stringify([plugin, level, service, route]);
     const number = (numbers.get(kind) ?? 0) + 1;
     numbers.set(kind, number);
-    return { ...place, index, key: instanceKey({ plugin, level, service, route, id: id ?? String(number) }) };
+    const which = id ?? (number === 1 ? plugin : `${plugin}#${number}`);
+    return { ...place, index, which, key: instanceKey({ plugin, level, service, route, id: id ?? String(number) }) };
   });
 }
 
 /** The list is created when it is opened: there may be a thousand instances. */
-function settingsPart({ plugin }: PluginRow): Part {
+function settingsPart(frame: Frame, { plugin, service, route, which }: PluginRow): Part {
   const summary = pluginText(plugin);
   if (summary === "") return fixedPart(el("span", { class: "muted" }, "none"));
   const details = el("details", { class: "plugin", ontoggle: open }, el("summary", { class: "mono" }, summary));
   function open(): void {
-    if (details.open && details.children.length === 1) details.append(settingsList(plugin.config));
+    if (details.open && details.children.length === 1) {
+      const names = [service, route, which].filter((each) => each !== null);
+      const change = link(hashForForm("plugin_settings", ...names), "Change");
+      details.append(settingsList(plugin.config), frame.session?.write === true ? change : "");
+    }
   }
   return { node: details, refresh: () => undefined };
 }

@@ -44,7 +44,13 @@ export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
           Failures: () => failures(of),
           Path: () => pathOfRequest(config, service, route),
           Settings: () => settingsTab(frame, of),
-          Edit: () => editTab(of, ["Add a rate limit", "limit", serviceName, name]),
+          Edit: () =>
+            editTab(
+              of,
+              ["Add a rate limit", "limit", serviceName, name],
+              ["Add a plugin", "plugin", serviceName, name],
+              ["Change its settings", "route_settings", serviceName, name],
+            ),
         },
       };
     },

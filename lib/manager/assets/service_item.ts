@@ -35,6 +35,8 @@ export const onePage: OpenPage = (frame, [name = ""]) =>
             ["Add a route", "route", name],
             ["Add an upstream", "upstream", name],
             ["Add a rate limit", "limit", name],
+            ["Add a plugin", "plugin", name],
+            ["Change its settings", "service_settings", name],
           ),
       },
     }),

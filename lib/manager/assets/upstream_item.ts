@@ -44,7 +44,8 @@ export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
           Failures: () => failures(of),
           Path: () => wayTo(row),
           Settings: () => settingsTab(frame, of),
-          Edit: () => editTab(of, ...(share ? [share] : [])),
+          Edit: () =>
+            editTab(of, ...(share ? [share] : []), ["Change its settings", "upstream_settings", serviceName, id]),
         },
       };
     },
