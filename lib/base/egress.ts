@@ -44,6 +44,8 @@ export interface Secure extends ConnectionOptions {
  */
 export type Dial = (options: Omit<TcpNetConnectOpts, "host" | "port">, secure: Secure | null) => Socket;
 
+export type DialTo = (to: Destination) => Dial;
+
 /**
  * The destinations of one configuration, of one part of it, or of one setting. It never changes, so what outlives a
  * configuration may only hold that of its own part, whose settings are in its key.

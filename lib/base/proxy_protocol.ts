@@ -5,6 +5,7 @@
  *     PROXY TCP4 192.0.2.1 203.0.113.7 51234 443\r\n
  */
 import { isIPv4, isIPv6, SocketAddress } from "node:net";
+import { parseAddress, type IpAddress } from "./ip_address.ts";
 
 export interface ProxyHeader {
   /** Of the header, in bytes. */
@@ -27,6 +28,11 @@ const V2_FIXED = 16;
 /** Bytes of both addresses and ports, by the upper half of the byte of the family: UNSPEC, IPv4, IPv6, UNIX. */
 const V2_ADDRESSES = [0, 12, 36, 216];
 const STREAM = 1;
+/** Version 2 with its command. */
+const LOCAL = 0x20;
+const PROXY = 0x21;
+const TCP4 = 0x11;
+const TCP6 = 0x21;
 /** Type of a checksum over the whole header (§2.2.3). */
 const TLV_CRC32C = 0x03;
 
@@ -44,6 +50,34 @@ export function parseProxyHeader(bytes: Buffer): ProxyHeader | "part" | "none" |
     return length < begin.length ? "part" : read(bytes);
   }
   return "none";
+}
+
+/**
+ * The header of a connection that is made for a client to this address and port. Null: it is the gateway's own, or its
+ * client has no address. The client's port is 0: connections are kept for all requests of an address.
+ */
+export function proxyHeader(version: "v1" | "v2", client: string | null, address: string, port: number): Buffer {
+  const source = parseAddress(client ?? "");
+  const target = parseAddress(address);
+  const isKnown = source !== null && target !== null;
+  const isIPv4 = isKnown && source.version === 4 && target.version === 4;
+  if (version === "v1") {
+    const text = ({ words }: IpAddress) => (isIPv4 ? ipv4Bytes(words).join(".") : ipv6Text(words));
+    const known = isKnown && `${isIPv4 ? "TCP4" : "TCP6"} ${text(source)} ${text(target)} 0 ${port}`;
+    return Buffer.from(`PROXY ${known || "UNKNOWN"}\r\n`);
+  }
+  if (!isKnown) return Buffer.from([...V2_BEGIN, LOCAL, 0, 0, 0]);
+  const bytes = ({ words }: IpAddress) => (isIPv4 ? ipv4Bytes(words) : words.flatMap(bytesOf));
+  const addresses = [...bytes(source), ...bytes(target), 0, 0, port >> 8, port & 255];
+  return Buffer.from([...V2_BEGIN, PROXY, isIPv4 ? TCP4 : TCP6, 0, addresses.length, ...addresses]);
+}
+
+const bytesOf = (word: number) => [word >>> 24, (word >>> 16) & 255, (word >>> 8) & 255, word & 255];
+const ipv4Bytes = (words: IpAddress["words"]) => bytesOf(words[3]);
+
+function ipv6Text(words: IpAddress["words"]): string {
+  const groups = words.flatMap((word) => [(word >>> 16).toString(16), (word & 0xffff).toString(16)]);
+  return new SocketAddress({ family: "ipv6", address: groups.join(":") }).address;
 }
 
 function readV1(bytes: Buffer): ProxyHeader | "part" | "invalid" {
@@ -74,11 +108,11 @@ function readV2(bytes: Buffer): ProxyHeader | "part" | "invalid" {
   const length = V2_FIXED + bytes.readUInt16BE(14);
   const addresses = V2_ADDRESSES[family];
   // Version 2 with LOCAL or PROXY; UNSPEC, STREAM or DGRAM.
-  if ((command !== 0x20 && command !== 0x21) || addresses === undefined || transport > 2) return "invalid";
+  if ((command !== LOCAL && command !== PROXY) || addresses === undefined || transport > 2) return "invalid";
   if (length > MAX_LENGTH) return "invalid";
   if (bytes.length < length) return "part";
   // What it says of a connection of its own is skipped, whatever it is.
-  if (command === 0x20) return { length, address: null };
+  if (command === LOCAL) return { length, address: null };
   if (V2_FIXED + addresses > length) return "invalid";
   const header = bytes.subarray(0, length);
   if (!areExtrasValid(header, V2_FIXED + addresses)) return "invalid";
@@ -88,8 +122,8 @@ function readV2(bytes: Buffer): ProxyHeader | "part" | "invalid" {
 function addressIn(header: Buffer, family: number): string | null {
   if (family === 1) return header.subarray(V2_FIXED, V2_FIXED + 4).join(".");
   if (family !== 2) return null;
-  const words = Array.from({ length: 8 }, (_, i) => header.readUInt16BE(V2_FIXED + 2 * i).toString(16));
-  return new SocketAddress({ family: "ipv6", address: words.join(":") }).address;
+  const word = (i: number) => header.readUInt32BE(V2_FIXED + 4 * i);
+  return ipv6Text([word(0), word(1), word(2), word(3)]);
 }
 
 /** Whether each of the extra values ends within the header, and the checksum is right where there is one. */

@@ -15,6 +15,7 @@ import type { HTTPS_REDIRECT } from "./https_redirect.ts";
 import type { LOG_FILE, UNLOGGED_PATH } from "./log_fields.ts";
 import type { fieldsOf } from "./feature_fields.ts";
 import type { ERRORS_FIELD } from "./own_errors.ts";
+import type { UPSTREAM_PROXY_PROTOCOL } from "./proxy_protocol.ts";
 import type { RETRIES } from "./retries.ts";
 import type { ROUTE_TIMEOUTS } from "./route_timeouts.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
@@ -45,6 +46,8 @@ export interface FeatureSchemas {
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
   readonly tls: typeof UPSTREAM_TLS;
+  /** Of services. */
+  readonly proxy_protocol: typeof UPSTREAM_PROXY_PROTOCOL;
   readonly health: typeof HEALTH;
   readonly log_file: typeof LOG_FILE;
   /** An item of `exclude`. */

@@ -250,6 +250,7 @@ function serviceSchema<P extends PluginInput>(plugins: Plugins<P>, features: rea
       retries: s.optional(field("retries")),
       errors: s.optional(field("errors")),
       tls: s.optional(field("tls")),
+      proxy_protocol: s.optional(field("proxy_protocol")),
     },
     { refine: (service, report) => features.forEach((feature) => feature.checkService?.(service, report)) },
   );

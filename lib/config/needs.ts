@@ -42,6 +42,7 @@ const OF_SERVICE: Fields = {
   circuit_breaker: "balancing",
   retries: "balancing",
   tls: "outbound",
+  proxy_protocol: "outbound",
   upstream_path: "routing",
   errors: "routing",
 };

@@ -52,6 +52,7 @@ export const FEATURES: FeatureTable["features"] = {
       import("../upstream/tls.ts"),
       import("../upstream/addresses.ts"),
       import("../base/egress_proxy.ts"),
+      import("../upstream/proxy_dial.ts"),
       import("../config/tls_fields.ts"),
       import("../config/egress_proxy.ts"),
     ),

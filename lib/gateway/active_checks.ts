@@ -2,7 +2,7 @@
  * The probes of the upstreams of a configuration, which go on across reloads.
  */
 import type { Clock } from "../base/clock.ts";
-import type { Dial, Egress } from "../base/egress.ts";
+import type { Dial, DialTo } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { checkSettings, startHealthCheck, type CheckSettings } from "../upstream/health_checks.ts";
@@ -14,10 +14,8 @@ export interface Checks {
   readonly dials: ReadonlyMap<Peer, Dial>;
 }
 
-export function checksOf(health: Service["health"], peers: readonly Peer[], egress: Egress): Checks {
-  const dials = new Map(
-    peers.map((peer) => [peer, egress.dialer({ host: peer.host, port: peer.port, why: "health" })]),
-  );
+export function checksOf(health: Service["health"], peers: readonly Peer[], dialTo: DialTo): Checks {
+  const dials = new Map(peers.map((peer) => [peer, dialTo({ host: peer.host, port: peer.port, why: "health" })]));
   return { settings: checkSettings(health), dials };
 }
 

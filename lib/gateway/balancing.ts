@@ -44,7 +44,7 @@ export const activeChecks: Balancing["activeChecks"] = (clock) => new ActiveChec
 
 export const balanced: Balancing["balanced"] = (service, plans, upstreamSet, tools) => {
   const { name, health, split: shares, circuitBreaker } = service;
-  const { clock, log, changes, egress, memory, lasting } = tools;
+  const { clock, log, changes, dialTo, memory, lasting } = tools;
   const planned = healthPlans(service, plans, upstreamSet, tools);
   const peers = plans.map(({ peer }) => peer);
   const picker: MakePicker = (some, choosable) => pickerAmong(changes, some, balancerOf(service, hashing), choosable);
@@ -60,7 +60,7 @@ export const balanced: Balancing["balanced"] = (service, plans, upstreamSet, too
     split,
     sticky,
     breaker,
-    checks: health.enabled ? checksOf(health, peers, egress) : null,
+    checks: health.enabled ? checksOf(health, peers, dialTo) : null,
     picker: sticky === null ? chosen : sticky.picker(chosen),
     guarded(tries) {
       const behind = breaker === null ? tries : guarded(tries, breaker.breaker);

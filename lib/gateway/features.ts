@@ -2,7 +2,7 @@
  * The features of the program that not every gateway needs, as the kernel sees them: types alone. `config/needs.ts`
  * says which a configuration names, `cli/on_demand.ts` which settings do, and `features/table.ts` how each is loaded.
  */
-import type { Destination, EgressProxy } from "../base/egress.ts";
+import type { Destination, Dial, EgressProxy } from "../base/egress.ts";
 import type { EgressProxySettings } from "../base/egress_proxy.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -52,6 +52,8 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
   readonly outbound: RuntimeFeatures["outbound"] & {
     egressProxy(settings: EgressProxySettings): EgressProxy;
     proxyDestination(settings: EgressProxySettings): Destination;
+    /** `dial`, which begins connections to this port with a header of the PROXY protocol. */
+    proxiedDial(dial: Dial, version: "v1" | "v2", port: number): Dial;
   };
   /** `match` and `upstream_path` of routes, what comes before them, `errors` of services. */
   readonly routing: ListenerFeatures["routing"] &

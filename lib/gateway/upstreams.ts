@@ -1,6 +1,7 @@
 /**
  * Compiles the upstreams of a service into the innermost handlers of its routes.
  */
+import type { DialTo } from "../base/egress.ts";
 import type { Service } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, onlyPicker, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
@@ -14,15 +15,19 @@ export type HandlerFor = (timeouts: Service["timeouts"]) => Handler;
 
 export function compileUpstreams(service: Service, meter: AttemptsMeter | null, context: FeatureContext): HandlerFor {
   const { features, runtime, log, egress, inUse, gatewayName } = context;
-  const { name, protocol, pool } = service;
+  const { name, protocol, pool, proxyProtocol } = service;
   const tls = isSecure(protocol) ? new features.outbound.UpstreamTls(service.tls) : undefined;
   if (service.tls?.verify === false)
     log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
+  const dialTo: DialTo = (to) => {
+    const dial = egress.dialer(to);
+    return proxyProtocol === undefined ? dial : features.outbound.proxiedDial(dial, proxyProtocol, to.port);
+  };
   const upstreamSet = runtime.upstreamSet(name);
   const plans = service.upstreams.map((upstream): UpstreamPlan => {
     const { id, host, port } = upstream;
     const destination = { host, port, why: "upstream" };
-    const dial = egress.dialer(destination);
+    const dial = dialTo(destination);
     const proxy = egress.proxyTo(destination);
     const options = {
       protocol,
@@ -30,6 +35,7 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
       port,
       dial,
       keepaliveIdleMs: pool.keepaliveIdleMs,
+      ...(proxyProtocol && { proxyProtocol }),
       ...(tls === undefined ? {} : { tls }),
       ...(proxy === null ? {} : { proxy: proxy.identity }),
     };
@@ -38,7 +44,7 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   });
   const { healthTools, lasting } = runtime;
   const memory = (key: string, bytes: number) => runtime.memory(key, bytes, inUse);
-  const tools = { ...healthTools, log, egress, memory, lasting };
+  const tools = { ...healthTools, log, dialTo, memory, lasting };
   const { picker, guarded, ...balanced } = isPlain(service)
     ? { ...PLAIN, plans, picker: onlyPicker(plans[0]!.peer) }
     : features.balancing.balanced(service, plans, upstreamSet, tools);

@@ -3,7 +3,7 @@
  * again. The code behind it is `gateway/balancing.ts`.
  */
 import type { Clock } from "../base/clock.ts";
-import type { Dial, Egress } from "../base/egress.ts";
+import type { Dial, DialTo } from "../base/egress.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Service } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -48,7 +48,7 @@ export interface Probes {
 
 /** What a service is compiled with. */
 export interface BalancingTools extends HealthTools {
-  readonly egress: Egress;
+  readonly dialTo: DialTo;
   /** Memory of the configuration that all threads share. */
   readonly memory: (name: string, bytes: number) => ArrayBufferLike;
   readonly lasting: Threads;

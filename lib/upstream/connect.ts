@@ -15,6 +15,8 @@ export interface PoolOptions extends ConnectTarget {
   readonly protocol: "http" | "https" | "h2" | "h2c";
   /** How long an unused connection is kept, in milliseconds. */
   readonly keepaliveIdleMs: number;
+  /** Of the header with which `dial` begins a connection of a client. Default: there is none. */
+  readonly proxyProtocol?: "v1" | "v2";
   /** For "https" and "h2", and only for them. */
   readonly tls?: TlsToUpstreams;
   /** The identity of the proxy that `dial` goes through, and which looks names up. Default: there is none. */

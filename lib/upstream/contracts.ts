@@ -159,6 +159,12 @@ export interface ConnectTarget {
   readonly name?: HostName;
 }
 
+/** What a connection whose upstream is told its client is opened with. */
+export interface ForClient {
+  /** An address; null, and default: the gateway opens it for itself. */
+  readonly client?: string | null;
+}
+
 export interface UpstreamTlsSettings {
   /** CA certificates, PEM. Default: the system's CA certificates. */
   readonly ca?: { readonly content: Buffer } | undefined;

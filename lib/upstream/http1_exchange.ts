@@ -127,7 +127,7 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
     const { exchange, to, options } = attempt;
     this.#head = requestHead(exchange, to, options);
     this.#text = headText(exchange.method, exchange.upstreamPath + exchange.query, this.#head.headers);
-    this.#connection = to.pool.connection(exchange.upgrade === null ? "exchange" : "upgrade");
+    this.#connection = to.pool.connection(exchange.upgrade === null ? "exchange" : "upgrade", exchange.clientAddress);
   }
 
   begin(): void {

@@ -51,21 +51,24 @@ export class Http1Pool {
   /**
    * Returns a connection for one request that holds a lease: the most recently used one to the next address, or a new
    * one. The caller returns it with `giveBack` or destroys it. An upgrade always gets a new connection, whose socket
-   * can be handed over. Throws Node's error when connecting cannot start.
+   * can be handed over. `clientAddress`: of the request; with `proxyProtocol` a connection serves one of them. Throws
+   * Node's error when connecting cannot start.
    */
-  connection(use: "exchange" | "upgrade" = "exchange"): Connection {
-    const address = this.options.name === undefined ? undefined : this.#nextAddress();
-    if (use === "upgrade") return this.#open(address, false);
+  connection(use: "exchange" | "upgrade" = "exchange", clientAddress = ""): Connection {
+    const { name, protocol, proxyProtocol } = this.options;
+    const address = name === undefined ? undefined : this.#nextAddress();
+    const client = proxyProtocol === undefined ? null : clientAddress;
+    if (use === "upgrade") return this.#open(address, client, false);
     const idle = this.#idle;
     for (let i = idle.length - 1; i >= 0; i--) {
       const kept = idle[i]!;
-      if (kept.address !== address) continue;
+      if (kept.address !== address || kept.client !== client) continue;
       if (i === idle.length - 1) idle.pop();
       else idle.splice(i, 1);
       if (kept.isUsable) return kept;
       kept.socket.destroy();
     }
-    return this.#open(address, this.options.protocol === "http");
+    return this.#open(address, client, protocol === "http");
   }
 
   /** Undefined before the first look-up. */
@@ -132,14 +135,18 @@ export class Http1Pool {
   }
 
   /** `lendsBytes`: Node reads into the memory that all share, which must be used or copied before the next read. */
-  #open(address: Address | undefined, lendsBytes: boolean): Connection {
+  #open(address: Address | undefined, client: string | null, lendsBytes: boolean): Connection {
     this.#makeRoom();
     const read = (bytes: number, buffer: Buffer) => {
       connection.read(buffer.subarray(0, bytes));
       return true;
     };
-    const socket = this.#connector.open(address, lendsBytes ? { onread: { buffer: READ_MEMORY, callback: read } } : {});
-    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, lendsBytes);
+    const more = {
+      ...(lendsBytes && { onread: { buffer: READ_MEMORY, callback: read } }),
+      ...(client !== null && { client }),
+    };
+    const socket = this.#connector.open(address, more);
+    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, client, lendsBytes);
     this.#connections.add(connection);
     socket.once("close", () => {
       this.#connections.delete(connection);
@@ -175,6 +182,8 @@ export class Connection {
   readonly lendsBytes: boolean;
   /** The address it was opened for; undefined: the first that a look-up gives. */
   readonly address: Address | undefined;
+  /** The address of the client whose requests alone it serves; null: it serves all. */
+  readonly client: string | null;
   parser: AnyResponseParser;
   /** Whether it has served a request before the present one. */
   isReused = false;
@@ -195,8 +204,15 @@ export class Connection {
   readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
 
   /** `idleMs`: how long it is kept without being used, in milliseconds; 0: for ever. */
-  constructor(socket: Socket, idleMs: number, address: Address | undefined, lendsBytes: boolean) {
+  constructor(
+    socket: Socket,
+    idleMs: number,
+    address: Address | undefined,
+    client: string | null,
+    lendsBytes: boolean,
+  ) {
     this.socket = socket;
+    this.client = client;
     this.lendsBytes = lendsBytes;
     this.address = address;
     this.parser = new ResponseParser();

@@ -205,6 +205,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         path_parameters: "allow",
         preserve_host: true,
         upstream_client: "node",
+        proxy_protocol: "v1",
       },
       {
         name: "seven",
