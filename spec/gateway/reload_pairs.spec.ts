@@ -22,6 +22,7 @@ import { together } from "../support/following.ts";
 import { backend, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
 import { fileWith } from "../support/process.ts";
+import { behindHeaders } from "../support/proxy_header.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { configJsonSchema } from "../../lib/cli/schema.ts";
 
@@ -66,6 +67,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
   const { port } = await backend();
   const secure = await answering(https.createServer({ cert: SERVER.cert, key: SERVER.key }));
   const http2Port = await answering(http2.createServer());
+  const headed = await behindHeaders(http.createServer((_request, response) => void response.end("ok")));
   const [cert, key, ca] = [fileWith(SERVER.cert), fileWith(SERVER.key), fileWith(CA.cert)];
   const [clientCert, clientKey] = [fileWith(CLIENT.cert), fileWith(CLIENT.key)];
   const log = fileWith("");
@@ -198,7 +200,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
     ),
     of(
       {
-        upstreams: [{ host: "localhost", port }],
+        upstreams: [{ host: "localhost", port: headed.port }],
         hosts: ["127.0.0.1"],
         errors,
         encoded_slashes: "allow",

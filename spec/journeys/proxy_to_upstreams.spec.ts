@@ -1,50 +1,32 @@
 import { once } from "node:events";
 import http from "node:http";
 import https from "node:https";
-import net, { type AddressInfo, type Socket } from "node:net";
-import { describe, expect, it, onTestFinished } from "vitest";
-import { parseProxyHeader } from "../../lib/base/proxy_protocol.ts";
+import net, { type AddressInfo } from "node:net";
+import { describe, expect, it } from "vitest";
 import { ConfigError, createGateway } from "../../lib/index.ts";
 import { pem } from "../cli/pem.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { behindHeaders } from "../support/proxy_header.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { client, get, statusesIn } from "./harness.ts";
 
 const TRUSTED = { trusted_proxies: ["127.0.0.0/8"] };
 
 /** A backend that reads a header from each connection, and serves HTTP or HTTPS behind it. */
-async function behindHeaders(scheme: "http" | "https" = "http", answer?: http.RequestListener) {
+async function listening(scheme: "http" | "https" = "http", answer?: http.RequestListener) {
   const listener: http.RequestListener =
     answer ?? ((request, response) => void response.end(String(request.headers["x-forwarded-for"])));
   const server =
     scheme === "http"
       ? http.createServer(listener)
       : https.createServer({ cert: SERVER.cert, key: SERVER.key }, listener);
-  const connections: { readonly header: string; readonly address: string | null; readonly socket: Socket }[] = [];
   server.on("upgrade", (_request, socket) => {
     socket.on("error", () => {});
     socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
   });
-  const front = net.createServer((socket) => {
-    socket.on("error", () => {});
-    socket.once("readable", () => {
-      const bytes = socket.read() as Buffer;
-      const header = parseProxyHeader(bytes);
-      if (typeof header === "string") throw new Error(`${header}: ${bytes.toString("latin1")}`);
-      connections.push({ header: bytes.toString("latin1", 0, header.length), address: header.address, socket });
-      if (bytes.length > header.length) socket.unshift(bytes.subarray(header.length));
-      server.emit("connection", socket);
-    });
-  });
-  front.listen(0, "127.0.0.1");
-  await once(front, "listening");
-  onTestFinished(() => {
-    front.close();
-    for (const { socket } of connections) socket.destroy();
-  });
-  return { port: (front.address() as AddressInfo).port, connections };
+  return behindHeaders(server);
 }
 
 const from = (address: string) => ({ path: "/a/x", headers: { "X-Forwarded-For": address } });
@@ -58,7 +40,7 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
     ["v1", "https"],
     ["v2", "https"],
   ] as const)("%s, %s begin with the client's address, and serve its requests alone", async (version, protocol) => {
-    const { port, connections } = await behindHeaders(protocol);
+    const { port, connections } = await listening(protocol);
     const tls = protocol === "https" && { tls: { ca: pem({ ca: CA.cert }).ca!, servername: "localhost" } };
     const gateway = await running(oneService(port, { protocol, proxy_protocol: version, ...tls }, TRUSTED));
     for (const address of ["192.0.2.1", "192.0.2.2", "192.0.2.1", "2001:db8::1", "192.0.2.2", "2001:db8::1"]) {
@@ -75,7 +57,7 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
   });
 
   it("a connection that is not used is closed for one of another client where the pool is full", async () => {
-    const { port, connections } = await behindHeaders();
+    const { port, connections } = await listening();
     const gateway = await running(oneService(port, { proxy_protocol: "v1", pool: { max_connections: 2 } }, TRUSTED));
     for (const address of ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.2", "192.0.2.1"])
       expect((await ask(gateway.port, from(address))).status).toBe(200);
@@ -85,7 +67,7 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
 
   it("each has a header: those of requests at the same time, of WebSockets, of another try, of a name", async () => {
     let requests = 0;
-    const { port, connections } = await behindHeaders("http", (request, response) => {
+    const { port, connections } = await listening("http", (request, response) => {
       if (request.url!.endsWith("/again") && ++requests === 1) return void request.socket.destroy();
       response.end("ok");
     });
@@ -123,7 +105,7 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
     ["v2", "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"],
   ] as const)("%s: those of health checks are the gateway's own", async (version, header) => {
     const clock = manualClock();
-    const { port, connections } = await behindHeaders();
+    const { port, connections } = await listening();
     const health = { enabled: true, path: "/", interval_ms: 1_000 };
     await running(oneService(port, { proxy_protocol: version, health }, TRUSTED), { clock });
     clock.advance(1_000);
@@ -132,7 +114,7 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
   });
 
   it("a reload that changes the version, or ends it, opens others", async () => {
-    const { port, connections } = await behindHeaders();
+    const { port, connections } = await listening();
     const config = (version: "v1" | "v2") => oneService(port, { proxy_protocol: version }, TRUSTED);
     const { gateway, port: at } = await running(config("v1"));
     await ask(at, from("192.0.2.1"));
@@ -145,7 +127,7 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
   it(
     "one that cannot be opened, or whose certificate is wrong, " + "is the upstream's fault, and nothing is left",
     async () => {
-      const { port, connections } = await behindHeaders("https");
+      const { port, connections } = await listening("https");
       const wrong = await running(oneService(port, { protocol: "https", proxy_protocol: "v2" }, TRUSTED));
       expect((await ask(wrong.port, from("192.0.2.1"))).status).toBe(502);
       await eventually(() => connections.length === 1 && connections[0]!.socket.destroyed);

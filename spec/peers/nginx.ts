@@ -12,7 +12,12 @@ import { emptyFolder } from "./built.ts";
 export const NGINX = ["/usr/sbin/nginx", "/usr/bin/nginx"].find(existsSync) ?? "nginx";
 
 /** An nginx whose server has these `location` blocks. Resolves with its port once it listens. */
-export async function nginxWith(...locations: string[]): Promise<number> {
+export function nginxWith(...locations: string[]): Promise<number> {
+  return nginxListening("", ...locations);
+}
+
+/** `options`: of `listen`. */
+export async function nginxListening(options: string, ...locations: string[]): Promise<number> {
   const folder = emptyFolder();
   const port = await freePort();
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((name) => `${name}_temp_path ${name};`);
@@ -24,7 +29,7 @@ export async function nginxWith(...locations: string[]): Promise<number> {
       access_log off;
       ${temporary.join(" ")}
       server {
-        listen 127.0.0.1:${port};
+        listen 127.0.0.1:${port} ${options};
         ${locations.join("\n")}
       }
     }`,

@@ -1,11 +1,16 @@
-/** A gateway behind Debian's HAProxy, which says by the PROXY protocol whose a connection is. */
+/** A gateway behind Debian's HAProxy, and before it: they say by the PROXY protocol whose a connection is. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import tls from "node:tls";
 import { expect, it, onTestFinished } from "vitest";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { freePort } from "../support/origin.ts";
-import { connect, eventually, overSocket } from "../support/raw_client.ts";
+import { ask, connect, eventually, overSocket } from "../support/raw_client.ts";
+import { soon } from "./browser.ts";
+import { emptyFolder } from "./built.ts";
 import { haproxyWith } from "./haproxy.ts";
+import { nginxListening } from "./nginx.ts";
 
 /** Not trusted: HAProxy connects from 127.0.0.1. */
 const CLIENT = "127.0.0.7";
@@ -48,3 +53,35 @@ it.each([
   expect(gateway.metrics()).toMatch(/^edge_gateway_client_connections_refused_total 0$/m);
   await eventually(() => gateway.status.inFlight === 0);
 });
+
+it.each(["v1", "v2"] as const)(
+  "HAProxy and nginx behind it know the client by its headers, %s, and its checks",
+  async (version) => {
+    const [plain, secure] = [await freePort(), await freePort()];
+    const certificate = join(emptyFolder(), "server.pem");
+    writeFileSync(certificate, SERVER.cert + SERVER.key);
+    const says = 'http-request return status 200 content-type text/plain lf-string "%[src]"';
+    await haproxyWith(
+      [plain, secure],
+      `frontend plain\n mode http\n bind 127.0.0.1:${plain} accept-proxy\n ${says}`,
+      `frontend secure\n mode http\n bind 127.0.0.1:${secure} accept-proxy ssl crt ${certificate}\n ${says}`,
+    );
+    const nginx = await nginxListening("proxy_protocol", "location / { return 200 $proxy_protocol_addr; }");
+    const told = { "X-Forwarded-For": "192.0.2.77" };
+    for (const [port, protocol] of [
+      [plain, "http"],
+      [secure, "https"],
+      [nginx, "http"],
+    ] as const) {
+      const tls = protocol === "https" ? { tls: { verify: false } } : {};
+      const health = { enabled: true, path: "/", interval_ms: 100 };
+      const service = { protocol, proxy_protocol: version, health, ...tls };
+      const made = await running(oneService(port, service, { trusted_proxies: ["127.0.0.1"] }));
+      for (let i = 0; i < 2; i++) {
+        const reply = await ask(made.port, { path: "/a/x", headers: told });
+        expect([port, reply.status, reply.body.toString()]).toEqual([port, 200, "192.0.2.77"]);
+      }
+      await soon(async () => made.gateway.health.services[0]!.upstreams[0]!.state).toBe("healthy");
+    }
+  },
+);
