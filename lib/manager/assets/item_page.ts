@@ -154,12 +154,12 @@ export function trafficTab(of: Of, figures: () => AnyFigures | null, ...more: re
 }
 
 /** As the gateway has read them: each with its line, or as a default. `above`: what else is known of the item. */
-export function settingsTab({ session }: Frame, of: Of, ...above: readonly Below[]): Part {
+export function settingsTab(frame: Frame, of: Of, ...above: readonly Below[]): Part {
   const list = el("dl", { class: "settings mono" });
   const rest = el("p", { class: "muted", hidden: true }, "Further settings are in the configuration.");
   const asking = askingSettings(of, ({ digest, path, settings, complete }) => {
     const placeIn = (name: string, line: number, column: number | null) =>
-      session?.write === true
+      frame.session?.write === true
         ? link(editorHash({ line, column, path: `${path}.${name}` }, digest), `line ${line}`)
         : `line ${line}`;
     const rows = settings.map(({ name, value, default: isDefault, line, column }) => {
@@ -194,16 +194,17 @@ export function editTab(
 function askingSettings(of: Of, show: (found: ItemSettings) => void): Part {
   let digest: string | null = null;
   const path = `/gateway/settings?${new URLSearchParams(of as Readonly<Record<string, string>>)}`;
-  const asking = figuresAt<ItemSettings>(
-    path,
-    "The settings",
-    (found) => ((digest = found.digest), show(found)),
-    () => AGAIN_MS,
-  );
-  return {
-    node: asking.note,
-    refresh: () => void (digest === null || digest !== live.known?.status?.digest ? asking.update() : 0),
-  };
+  const asking = figuresAt<ItemSettings>(path, "The settings", note, () => AGAIN_MS);
+  return { node: asking.note, refresh };
+
+  function note(found: ItemSettings): void {
+    digest = found.digest;
+    show(found);
+  }
+
+  function refresh(): void {
+    if (digest === null || digest !== live.known?.status?.digest) asking.update();
+  }
 }
 
 /** The warnings about a service with its routes, or about a route. */
