@@ -3,14 +3,12 @@
  * the built gateway with two small services, sends requests for a while, and takes pictures of its management UI; with
  * ALL_PAGES=1 of every page, in full length. Not a spec: nothing else runs it.
  */
-import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import http from "node:http";
-import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { openManager } from "./bench_page.mjs";
 
 const [
   folder = fileURLToPath(new URL("../../docs/images", import.meta.url)),
@@ -18,7 +16,6 @@ const [
   seconds = "100",
   scheme = "light",
 ] = process.argv.slice(2);
-const PASSWORD = "pictures-only";
 const KEY = "under-the-mat";
 
 /** Answers after `ms`, some requests later, and 503 to a share of those for `/search`. */
@@ -73,29 +70,9 @@ const config = {
   ],
 };
 
-const home = mkdtempSync(join(tmpdir(), "edge-gateway-"));
-writeFileSync(join(home, "gw.json"), JSON.stringify(config));
-const program = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", import.meta.url));
-const gateway = spawn(
-  process.execPath,
-  [program, "--config", join(home, "gw.json"), "--http-port", "0", "--listen-host", "127.0.0.1"],
-  {
-    env: {
-      PATH: process.env.PATH,
-      ADMIN_PORT: "0",
-      ADMIN_USER: "admin",
-      ADMIN_PASSWORD: PASSWORD,
-      MANAGER: "true",
-      MANAGER_PORT: "0",
-      LOG_FORMAT: "text",
-      ACCESS_LOG: "off",
-    },
-    stdio: ["ignore", "ignore", "pipe"],
-  },
-);
-let said = "";
-for await (const chunk of gateway.stderr) if (/^ {2}reload/m.test((said += chunk))) break;
-const urlOf = (name) => new RegExp(`^ {2}${name} +(http\\S+)`, "m").exec(said)[1];
+const { page, urlOf, close } = await openManager(JSON.stringify(config, null, 2), {
+  context: { viewport: { width: Number(width), height: 900 }, colorScheme: scheme, reducedMotion: "reduce" },
+});
 
 /** Shares of the requests, with the path of each. */
 const KINDS = [
@@ -119,27 +96,13 @@ const traffic = setInterval(() => {
   for (let i = 0; i < 6 * wave; i++) send();
 }, 50);
 
-const { chromium } = createRequire(import.meta.url)("playwright-core");
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu"],
-});
-const page = await (
-  await browser.newContext({
-    viewport: { width: Number(width), height: 900 },
-    colorScheme: scheme,
-    reducedMotion: "reduce",
-  })
-).newPage();
-await page.goto(urlOf("manager"));
-await page.getByLabel("Name").fill("admin");
-await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
-await page.getByLabel("Password", { exact: true }).press("Enter");
 await page.waitForTimeout(Number(seconds) * 1000);
 mkdirSync(folder, { recursive: true });
 for (const [name, hash] of [
   ["overview", "#/"],
   ["route", "#/routes/orders/list?tab=path"],
+  ["requests", "#/requests?status=5xx"],
+  ["edit", "#/edit?line=44&column=20"],
   ...(process.env.ALL_PAGES
     ? ["services", "routes", "upstreams", "plugins", "try", "tests", "config"].map((each) => [each, `#/${each}`])
     : []),
@@ -149,8 +112,6 @@ for (const [name, hash] of [
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: process.env.ALL_PAGES !== undefined });
 }
 clearInterval(traffic);
-await browser.close();
-gateway.kill("SIGKILL");
+await close();
 for (const server of upstreams) (server.close(), server.closeAllConnections());
 agent.destroy();
-rmSync(home, { recursive: true });
