@@ -1288,6 +1288,27 @@ describe("Node for lib/base/heap_growth.ts", () => {
     },
   );
 
+  it("V8 optimizes no code after --no-opt, and does again after --opt", () => {
+    const script = `
+      const v8 = require("node:v8");
+      v8.setFlagsFromString("--allow-natives-syntax --no-maglev");
+      const isOptimized = new Function("f", "return (%GetOptimizationStatus(f) & 16) !== 0");
+      const results = [];
+      for (const flag of ["--no-opt", "--opt"]) {
+        v8.setFlagsFromString(flag);
+        const f = new Function("n", "let s = 0; for (let i = 0; i < n; i++) s += i % 7; return s;");
+        let found = false;
+        for (let i = 0; i < 3000 && !found; i++) {
+          f(20_000);
+          found = isOptimized(f);
+        }
+        results.push(found);
+      }
+      console.log(JSON.stringify(results));`;
+    const results = execFileSync(process.execPath, ["-e", script], { encoding: "utf8" });
+    expect(JSON.parse(results)).toEqual([false, true]);
+  });
+
   it("V8 enlarges its young generation for what stays, and not while --semi-space-growth-factor is 1", () => {
     const script = `
       const v8 = require("node:v8");

@@ -4,7 +4,7 @@
  */
 import { systemClock, waitAtMost } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
-import { withoutGrowth } from "../base/heap_growth.ts";
+import { withoutGrowth, withoutOptimizing } from "../base/heap_growth.ts";
 import type { Log } from "../base/log.ts";
 import { holdToStart, manifestProblem } from "../base/own_code.ts";
 import type { Settings } from "../config/settings_types.ts";
@@ -96,14 +96,16 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     stopped.catch(ignore);
   };
   const starting: Promise<Started> = withoutGrowth(() =>
-    start(
-      settings,
-      {
-        ...options,
-        reload: async (replacement, who) => reloadAll(await starting, { by: "admin", ...who }, replacement),
-        onListen,
-      },
-      log,
+    withoutOptimizing(() =>
+      start(
+        settings,
+        {
+          ...options,
+          reload: async (replacement, who) => reloadAll(await starting, { by: "admin", ...who }, replacement),
+          onListen,
+        },
+        log,
+      ),
     ),
   );
   try {

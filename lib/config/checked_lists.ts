@@ -15,9 +15,9 @@ type ListContext = CheckContext & Pick<Required<CheckContext>, "lists">;
 
 /** Adds the lists in `node`, and in the items of these lists, to `lists`. A step for each item. */
 export function* checkLists(schema: AnySchema, node: JsonNode, at: Path, context: ListContext): Generator<void, void> {
-  const { fields, item } = schema;
-  for (const [key, member] of node.kind === "object" && fields !== undefined ? node.members : []) {
-    const field = fields!.get(key);
+  const { item } = schema;
+  for (const [key, member] of node.kind === "object" ? node.members : []) {
+    const field = schema.fields?.get(key);
     if (field !== undefined) yield* checkLists(field, member, [...at, key], context);
   }
   if (item?.fields === undefined || context.lists.has(node) || !isLongList(node)) return;
@@ -131,7 +131,6 @@ export function* checkServices(
     lists.set(member, { ...checked, values: checked.value, issues: [] } as unknown as CheckedList);
   }
   const list = newList();
-  const ofService = schema.fields!.get("services")!.item!;
   const node = members.get("services");
   const items = node?.kind === "array" ? node.items : [];
   for (const [index, item] of items.entries()) {
@@ -139,7 +138,9 @@ export function* checkServices(
     const digest = item.digest!;
     const same = asBefore(digest);
     const within = { ...context, issues: list.issues };
-    const checked = same ? movedTo(index, same) : yield* checkApart(ofService, item, ["services", index], within);
+    const checked = same
+      ? movedTo(index, same)
+      : yield* checkApart(schema.fields!.get("services")!.item!, item, ["services", index], within);
     // One that is there twice is in conflict with itself.
     if (same !== null && !services.has(digest)) kept.set(item, same.value as Service);
     note(digest, checked);

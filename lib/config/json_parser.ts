@@ -212,7 +212,7 @@ class Parser {
     const offset = this.#offset;
     const end = yield* endSteps(this.#text, offset);
     // With the closing brackets: where a text is not parsed they are all that tells whether they are the right ones.
-    const digest = yield* digestSteps(this.#text, offset, end, "base64");
+    const digest = yield* digestSteps(this.#text, offset, end);
     if (!known.has(digest)) {
       const node = this.#value();
       Object.assign(node ?? this.#open.at(-1)!.node, { digest });

@@ -188,7 +188,7 @@ export function* loadSteps<K extends PluginKind>(
   const shown = schema.show(root, lists);
   const written = "text" in source ? source.text : JSON.stringify(inKeyOrder(shown));
   const whole = typeof written === "string" ? Buffer.from(written) : written;
-  const digest = (yield* digestSteps(whole, 0, whole.length, "hex")).slice(0, 12);
+  const digest = (yield* digestSteps(whole, 0, whole.length)).slice(0, 12);
   return {
     ok: true,
     config: isSame ? { ...config, global: before.config.global } : config,

@@ -35,12 +35,7 @@ function endOfString(text: string, offset: number): number {
 }
 
 /** The digest of what is between two offsets. Values whose texts are equal are equal, or both have errors. */
-export function* digestSteps(
-  text: Buffer | string,
-  from: number,
-  to: number,
-  form: "base64" | "hex",
-): Generator<void, string> {
+export function* digestSteps(text: Buffer | string, from: number, to: number): Generator<void, string> {
   const sum = createHash("sha256");
   for (let at = from; at < to; at += CHARACTERS_OF_A_STEP) {
     const end = Math.min(to, at + CHARACTERS_OF_A_STEP);
@@ -49,7 +44,7 @@ export function* digestSteps(
     else sum.update(text.subarray(at, end));
     if (to - at > CHARACTERS_OF_A_STEP) yield;
   }
-  return sum.digest(form);
+  return sum.digest("hex");
 }
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c];

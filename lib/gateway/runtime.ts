@@ -295,10 +295,9 @@ export class Runtime {
       if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const [service, plan] of inUse.upstreamSets) {
       if (before?.upstreamSets.get(service) === plan) continue;
-      const isLogging = this.failures === null;
       const { balancing } = this.#features.loaded;
       if (balancing === undefined) plan.upstreamSet.apply(plan.plans, plan.breaker);
-      else balancing.applyPlans(plan.upstreamSet, plan, this.healthTools, isLogging);
+      else balancing.applyPlans(plan.upstreamSet, plan, this.healthTools, this.failures === null);
     }
     this.takenOut?.applied();
     this.#start();
