@@ -3,6 +3,7 @@
  * not optimized.
  */
 import { setFlagsFromString } from "node:v8";
+import { entry } from "./event_loop.ts";
 
 // Node warns of flags that change later in general. V8 reads these wherever it enlarges the heap or optimizes code.
 
@@ -32,16 +33,16 @@ const V8_DEFAULT = "--semi-space-growth-factor=2 --heap-growing-percent=0";
 
 /**
  * For a start. With 10,000 routes a third of its processor time would go into faster code for functions that are hardly
- * called again. One that takes longer than 0.8 seconds, in which 50,000 routes have not been read, needs that code.
+ * called again. One that takes longer needs that code: half a second does not suffice to read 50,000 routes.
  */
 export async function withoutOptimizing<T>(run: () => Promise<T>): Promise<T> {
   setFlagsFromString("--no-opt");
   const optimize = () => setFlagsFromString("--opt");
-  const timer = setInterval(() => process.cpuUsage().user > 800_000 && optimize(), 50);
+  const timer = setTimeout(entry("the end of a short start", optimize), 500);
   try {
     return await run();
   } finally {
-    clearInterval(timer);
+    clearTimeout(timer);
     optimize();
   }
 }
