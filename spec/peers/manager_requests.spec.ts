@@ -260,7 +260,7 @@ describe("a request of a caller", () => {
     expect(await allFaultsOf(page)).toEqual([]);
     await page.locator('main tr[data-id="r-1"]').click();
     await page.getByText("The caller has left now 59 of 60 per hour (rate_limit).").waitFor();
-    expect(await page.locator("main ol li").allInnerTexts()).toEqual([
+    await soon(() => page.locator("main ol li").allInnerTexts()).toEqual([
       // Those that took 0.1 ms or more say how long, and when.
       expect.stringMatching(/^key_auth\s+service\s+let it pass(\s+[\d.]+ ms\s+after [\d.]+ ms)?$/),
       expect.stringMatching(/^rate_limit\s+service\s+let it pass(\s+[\d.]+ ms\s+after [\d.]+ ms)?$/),
@@ -319,7 +319,7 @@ describe("one request", () => {
       await opened(page, "a/b:C+d=@.-");
       await page.getByText(`The upstream 127.0.0.1:${port} answered 200.`, { exact: true }).waitFor();
       await page.locator("main").getByText("In force", { exact: true }).waitFor();
-      expect(await page.locator("main ol li").allInnerTexts()).toEqual([
+      await soon(() => page.locator("main ol li").allInnerTexts()).toEqual([
         expect.stringMatching(new RegExp(`^127\\.0\\.0\\.1:${port}\\s+200\\s`)),
         expect.stringMatching(/^All else: waiting, sending\s/),
       ]);

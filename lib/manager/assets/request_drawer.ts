@@ -53,16 +53,20 @@ export function requestDrawer(frame: Frame, id: string, close: () => void): Draw
   node.addEventListener("keydown", ({ key }) => key === "Escape" && close());
   const force = stateBadge();
   const steps = el("ol", { class: "requests__steps" });
-  let digest: string | null = null;
+  let shown: RequestDecision | null = null;
+  /** Of the request that is shown: whether its plugins have been asked for. */
+  let isAsked = false;
   const look = askingFor({ frame, what: "The request", node: content, ask: () => decisionOf(id), show });
   queueMicrotask(() => void look());
   return { node, update };
 
   function update(): void {
     const { status = null } = live.known ?? {};
-    if (status === null || digest === null) return;
-    const isInForce = status.digest === digest;
+    if (status === null || shown === null) return;
+    const isInForce = status.digest === shown.digest;
     force.set(isInForce ? { text: "In force", tone: "good" } : { text: "No longer in force", tone: "idle" });
+    if (isInForce && !isAsked) void showPlugins(shown);
+    isAsked ||= isInForce;
   }
 
   function show(found: RequestDecision | null): void {
@@ -70,11 +74,11 @@ export function requestDrawer(frame: Frame, id: string, close: () => void): Draw
       const again = button("Look again", () => void look());
       return replace(content, unknown(), el("p", {}, again));
     }
-    digest = found.digest;
-    update();
+    shown = found;
+    isAsked = false;
     drawSteps(found, []);
+    update();
     const limits = el("p", { class: "muted" });
-    void showPlugins(found);
     void showLimits(found, limits);
     replace(
       content,
@@ -112,7 +116,7 @@ export function requestDrawer(frame: Frame, id: string, close: () => void): Draw
   /** Of the configuration in force, where that has decided. */
   async function showPlugins(found: RequestDecision): Promise<void> {
     const { service, route } = found;
-    if (service === null || route === null || live.known?.status?.digest !== found.digest) return;
+    if (service === null || route === null) return;
     try {
       const query = new URLSearchParams({ service, route });
       const { plugins } = await ask<RoutePlugins>("GET", `/gateway/plugins?${query}`);
