@@ -145,18 +145,18 @@ describe("Back", () => {
     const { page, managerUrl } = await shared.openOverview(shop((await upstream()).port));
     await page.goto(`${managerUrl}#/routes`);
     await page.getByRole("link", { name: "route-49", exact: true }).waitFor();
-    await page.evaluate("scrollTo(0, 1200)");
-    await until(page, "scrollY === 1200");
+    await page.evaluate("scrollTo(0, 800)");
+    await until(page, "scrollY === 800");
     // A click of the driver would scroll to the link.
     await page.evaluate(`document.querySelector('a[href$="/route-40"]').click()`);
     await heading(page, "Route route-40");
     await soon(() => page.evaluate("scrollY")).toBe(0);
     await page.goBack();
     await heading(page, "Routes");
-    await until(page, "scrollY === 1200");
+    await until(page, "scrollY === 800");
     await page.reload();
     await page.getByRole("link", { name: "route-49", exact: true }).waitFor();
-    await until(page, "scrollY === 1200");
+    await until(page, "scrollY === 800");
   });
 
   it(
