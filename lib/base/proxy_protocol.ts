@@ -23,6 +23,10 @@ const V1_BEGIN = Buffer.from("PROXY ");
 /** Of the longest header of version 1, with its CRLF (§2.1). */
 const V1_MAX = 107;
 const V2_BEGIN = Buffer.from("\r\n\r\n\0\r\nQUIT\n");
+const BEGINS = [
+  ["v1", V1_BEGIN],
+  ["v2", V2_BEGIN],
+] as const;
 /** Signature, version and command, family, length (§2.2). */
 const V2_FIXED = 16;
 /** Bytes of both addresses and ports, by the upper half of the byte of the family: UNSPEC, IPv4, IPv6, UNIX. */
@@ -41,39 +45,47 @@ const TLV_CRC32C = 0x03;
  * accept spaces, leading zeros or zones beyond those of the grammar.
  */
 export function parseProxyHeader(bytes: Buffer): ProxyHeader | "part" | "none" | "invalid" {
-  for (const [begin, read] of [
-    [V1_BEGIN, readV1],
-    [V2_BEGIN, readV2],
-  ] as const) {
+  const begins = proxyHeaderBegins(bytes);
+  return begins === "v1" ? readV1(bytes) : begins === "v2" ? readV2(bytes) : begins;
+}
+
+/** Whether the bytes begin as a header of a version does; "part": more have to come to say. */
+export function proxyHeaderBegins(bytes: Buffer): "v1" | "v2" | "part" | "none" {
+  for (const [version, begin] of BEGINS) {
     const length = Math.min(bytes.length, begin.length);
-    if (bytes.compare(begin, 0, length, 0, length) !== 0) continue;
-    return length < begin.length ? "part" : read(bytes);
+    if (bytes.compare(begin, 0, length, 0, length) === 0) return length < begin.length ? "part" : version;
   }
   return "none";
 }
 
 /**
- * The header of a connection that is made for a client to this address and port. Null: it is the gateway's own, or its
- * client has no address. The client's port is 0: connections are kept for all requests of an address.
+ * The header of a connection that is made for a client. Null: it is the gateway's own, or its client has no address.
+ * `to`: what it leads to; a host that is no address is the unspecified one. The client's port is 0: connections are
+ * kept for all requests of an address.
  */
-export function proxyHeader(version: "v1" | "v2", client: string | null, address: string, port: number): Buffer {
+export function proxyHeader(
+  version: "v1" | "v2",
+  client: string | null,
+  { host, port }: { readonly host: string; readonly port: number },
+): Buffer {
   const source = parseAddress(client ?? "");
-  const target = parseAddress(address);
-  const isKnown = source !== null && target !== null;
-  const isIPv4 = isKnown && source.version === 4 && target.version === 4;
-  if (version === "v1") {
-    const text = ({ words }: IpAddress) => (isIPv4 ? ipv4Bytes(words).join(".") : ipv6Text(words));
-    const known = isKnown && `${isIPv4 ? "TCP4" : "TCP6"} ${text(source)} ${text(target)} 0 ${port}`;
-    return Buffer.from(`PROXY ${known || "UNKNOWN"}\r\n`);
-  }
-  if (!isKnown) return Buffer.from([...V2_BEGIN, LOCAL, 0, 0, 0]);
-  const bytes = ({ words }: IpAddress) => (isIPv4 ? ipv4Bytes(words) : words.flatMap(bytesOf));
-  const addresses = [...bytes(source), ...bytes(target), 0, 0, port >> 8, port & 255];
-  return Buffer.from([...V2_BEGIN, PROXY, isIPv4 ? TCP4 : TCP6, 0, addresses.length, ...addresses]);
+  if (source === null) return version === "v1" ? Buffer.from("PROXY UNKNOWN\r\n") : v2Header(LOCAL, 0, []);
+  const target = parseAddress(host) ?? { version: source.version, words: UNSPECIFIED[source.version] };
+  const isIPv4 = source.version === 4 && target.version === 4;
+  const bytes = ({ words }: IpAddress) => (isIPv4 ? bytesOf(words[3]) : words.flatMap(bytesOf));
+  if (version === "v2")
+    return v2Header(PROXY, isIPv4 ? TCP4 : TCP6, [...bytes(source), ...bytes(target), 0, 0, port >> 8, port & 255]);
+  const text = (address: IpAddress) => (isIPv4 ? bytes(address).join(".") : ipv6Text(address.words));
+  return Buffer.from(`PROXY ${isIPv4 ? "TCP4" : "TCP6"} ${text(source)} ${text(target)} 0 ${port}\r\n`);
+}
+
+const UNSPECIFIED = { 4: [0, 0, 0xffff, 0], 6: [0, 0, 0, 0] } as const;
+
+function v2Header(command: number, family: number, addresses: readonly number[]): Buffer {
+  return Buffer.from([...V2_BEGIN, command, family, 0, addresses.length, ...addresses]);
 }
 
 const bytesOf = (word: number) => [word >>> 24, (word >>> 16) & 255, (word >>> 8) & 255, word & 255];
-const ipv4Bytes = (words: IpAddress["words"]) => bytesOf(words[3]);
 
 function ipv6Text(words: IpAddress["words"]): string {
   const groups = words.flatMap((word) => [(word >>> 16).toString(16), (word & 0xffff).toString(16)]);
@@ -89,7 +101,8 @@ function readV1(bytes: Buffer): ProxyHeader | "part" | "invalid" {
   if (family === "UNKNOWN") return { length, address: null };
   const isAddress = ADDRESSES.get(family!);
   if (isAddress === undefined || ports.length !== 2 || !ports.every(isPort)) return "invalid";
-  return isAddress(source) && isAddress(target) ? { length, address: source } : "invalid";
+  if (!isAddress(source) || !isAddress(target)) return "invalid";
+  return { length, address: family === "TCP4" ? source : ipv6Text(parseAddress(source)!.words) };
 }
 
 const ADDRESSES = new Map([
@@ -126,15 +139,17 @@ function addressIn(header: Buffer, family: number): string | null {
   return ipv6Text([word(0), word(1), word(2), word(3)]);
 }
 
-/** Whether each of the extra values ends within the header, and the checksum is right where there is one. */
+/** Whether each of the extra values ends within the header, and the checksum is right where there is one: one alone. */
 function areExtrasValid(header: Buffer, begin: number): boolean {
+  let isSummed = false;
   for (let at = begin, end; at < header.length; at = end) {
     if (at + 3 > header.length) return false;
     const value = at + 3;
     end = value + header.readUInt16BE(at + 1);
     if (end > header.length) return false;
     if (header[at] !== TLV_CRC32C) continue;
-    if (end - value !== 4) return false;
+    if (isSummed || end - value !== 4) return false;
+    isSummed = true;
     const zeroed = Buffer.from(header).fill(0, value, end);
     if (crc32c(zeroed) !== header.readUInt32BE(value)) return false;
   }

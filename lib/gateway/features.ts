@@ -52,8 +52,8 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
   readonly outbound: RuntimeFeatures["outbound"] & {
     egressProxy(settings: EgressProxySettings): EgressProxy;
     proxyDestination(settings: EgressProxySettings): Destination;
-    /** `dial`, which begins connections to this port with a header of the PROXY protocol. */
-    proxiedDial(dial: Dial, version: "v1" | "v2", port: number): Dial;
+    /** `dial`, which leads to `to`, with a header of the PROXY protocol at the beginning of connections. */
+    proxiedDial(dial: Dial, version: "v1" | "v2", to: Destination): Dial;
   };
   /** `match` and `upstream_path` of routes, what comes before them, `errors` of services. */
   readonly routing: ListenerFeatures["routing"] &

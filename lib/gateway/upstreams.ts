@@ -21,7 +21,7 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
     log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const dialTo: DialTo = (to) => {
     const dial = egress.dialer(to);
-    return proxyProtocol === undefined ? dial : features.outbound.proxiedDial(dial, proxyProtocol, to.port);
+    return proxyProtocol === undefined ? dial : features.outbound.proxiedDial(dial, proxyProtocol, to);
   };
   const upstreamSet = runtime.upstreamSet(name);
   const plans = service.upstreams.map((upstream): UpstreamPlan => {

@@ -98,7 +98,8 @@ function ofPlainServers({ config: { global } }: ValidConfig): readonly ConfigWar
 }
 
 function ofProxyHeaders({ config: { global } }: ValidConfig): readonly ConfigWarning[] {
-  if (global.proxyProtocol !== "accept") return [];
+  // Without trusted proxies no header is taken.
+  if (global.proxyProtocol !== "accept" || global.trustedProxies.length === 0) return [];
   const path = "global.proxy_protocol";
   const message =
     `${path} takes connections of trusted proxies with and without a header: ` +

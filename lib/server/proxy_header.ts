@@ -2,7 +2,7 @@
  * Reads the header of the PROXY protocol, with which a proxy begins a connection, before anything else is read from it.
  */
 import type { Socket } from "node:net";
-import { parseProxyHeader } from "../base/proxy_protocol.ts";
+import { parseProxyHeader, proxyHeaderBegins } from "../base/proxy_protocol.ts";
 import type { Http1Options } from "./http1.ts";
 import type { ConnectionLimit } from "./limits.ts";
 
@@ -24,18 +24,20 @@ export function readProxyHeader(
   { clock, drain, receiving, connections, giveBack }: ReadingOptions,
   serve: () => void,
 ): void {
-  const { limits, proxies } = receiving();
-  const isTrusted = proxies?.has(socket.remoteAddress ?? "") === true;
+  const isTrusted = () => receiving().proxies?.has(socket.remoteAddress ?? "") === true;
+  // Nothing that it sends would be read.
+  if (mode === "require" && !isTrusted()) return connections.refuse(socket, UNTRUSTED);
   let seen: Buffer = Buffer.alloc(0);
   const onReadable = () => {
     for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;)
       seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
+    const begins = proxyHeaderBegins(seen);
+    if (begins === "part") return;
+    if (begins === "none") return mode === "require" ? refuse("there is no PROXY header") : begin(null, seen);
+    if (!isTrusted()) return refuse(UNTRUSTED);
     const header = parseProxyHeader(seen);
     if (header === "part") return;
-    if (header === "invalid") refuse("the PROXY header is invalid");
-    else if (header !== "none" && !isTrusted) refuse("a PROXY header is not from global.trusted_proxies");
-    else if (header === "none" && mode === "require") refuse("there is no PROXY header");
-    else if (header === "none") begin(null, seen);
+    if (typeof header === "string") refuse("the PROXY header is invalid");
     else begin(header.address, seen.subarray(header.length));
   };
   // It has sent part of a header at most, and sends nothing more.
@@ -62,7 +64,7 @@ export function readProxyHeader(
     stop();
     connections.refuse(socket, reason);
   };
-  const timer = clock.after(limits.headersTimeoutMs, () => {
+  const timer = clock.after(receiving().limits.headersTimeoutMs, () => {
     // Browsers and checks of balancers open connections that they do not use.
     if (socket.bytesRead === 0) socket.destroy();
     else refuse("a PROXY header has not arrived in time");
@@ -70,3 +72,5 @@ export function readProxyHeader(
   drain.add(undecided);
   socket.on("readable", onReadable).on("end", onEnd).on("close", stop);
 }
+
+const UNTRUSTED = "one that begins with a PROXY header, or has to, is not from global.trusted_proxies";

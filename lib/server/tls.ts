@@ -80,17 +80,22 @@ export class TlsServers implements SecureServers {
       const addresses = addressesOf(socket);
       accept(socket, () => {
         this.#handshakes.set(addresses, socket);
-        socket.once("close", () => this.#handshakes.delete(addresses));
+        socket.once("close", () => {
+          // A later connection may have the same addresses.
+          if (this.#handshakes.get(addresses) === socket) this.#handshakes.delete(addresses);
+        });
         begin();
       });
     });
     server.on("secureConnection", (socket) => {
       const addresses = addressesOf(socket);
-      // A proxy may have told whose connection it is.
-      const remoteAddress = this.#handshakes.get(addresses)?.remoteAddress ?? socket.remoteAddress;
-      if (remoteAddress !== socket.remoteAddress)
-        Object.defineProperty(socket, "remoteAddress", { value: remoteAddress });
+      const tcp = this.#handshakes.get(addresses);
       this.#handshakes.delete(addresses);
+      // It has been closed meanwhile: whose connection it was is not known any more.
+      if (tcp === undefined) return void socket.destroy();
+      // A proxy may have told whose it is.
+      const { remoteAddress: value } = tcp;
+      if (value !== socket.remoteAddress) Object.defineProperty(socket, "remoteAddress", { value });
       // Only from here on: a client that closes its side during the handshake has disconnected, and its connection must
       // end.
       socket.allowHalfOpen = true;

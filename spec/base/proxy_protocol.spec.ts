@@ -17,6 +17,8 @@ describe("version 1 of the PROXY protocol", () => {
       "PROXY TCP6 ffff:f...f:ffff ffff:f...f:ffff 65535 65535\r\n".replaceAll("f...f", Array(6).fill("ffff").join(":")),
       Array(8).fill("ffff").join(":"),
     ],
+    ["PROXY TCP6 2001:DB8:0::1 2001:db8::2 1 2\r\n", "2001:db8::1"],
+    ["PROXY TCP6 0:0:0:0:0:ffff:c000:201 ::1 1 2\r\n", "::ffff:192.0.2.1"],
     ["PROXY UNKNOWN\r\n", null],
     ["PROXY UNKNOWN ffff::1 whatever 1 2\r\n", null],
   ])("has the client's address: %j", (text, address) => {
@@ -109,6 +111,9 @@ describe("version 2 of the PROXY protocol", () => {
       wrong[i]! ^= 1;
       expect([i, parseProxyHeader(wrong)]).toEqual([i, "invalid"]);
     }
+    // Each costs a look at the whole header.
+    const twice = v2(0x21, 0x11, right.subarray(16), tlv(3, sum));
+    expect(parseProxyHeader(twice)).toBe("invalid");
   });
 });
 

@@ -42,7 +42,9 @@ const last = get("/a/x", "Connection: close");
 
 /** What a connection that begins with `begin` gets. */
 async function got(port: number, begin: string | Buffer, from = PROXY): Promise<number[]> {
-  const connection = await connect(port, from);
+  const connection = await connect(port, from).catch(() => null);
+  // Reset before the client knows that it was accepted.
+  if (connection === null) return [];
   connection.send(begin);
   connection.send(last);
   return statusesIn(await connection.closed());
@@ -116,16 +118,28 @@ const connectionsOf = (gateway: { metrics(): string }) =>
 
 describe("a connection is reset, without a reply,", () => {
   it.each<[title: string, mode: Mode, from: string, begin: string | Buffer, why: string]>([
-    ["whose header is from somebody else", "accept", OTHER, V1, "a PROXY header is not from global.trusted_proxies"],
+    [
+      "whose header is from somebody else",
+      "accept",
+      OTHER,
+      V1,
+      "one that begins with a PROXY header, or has to, is not from global.trusted_proxies",
+    ],
     [
       "whose header is from somebody else, where each must have one",
       "require",
       OTHER,
       V2,
-      "a PROXY header is not from global.trusted_proxies",
+      "one that begins with a PROXY header, or has to, is not from global.trusted_proxies",
     ],
     ["that has none where each must have one", "require", PROXY, "", "there is no PROXY header"],
-    ["of somebody else without one where each must have one", "require", OTHER, "", "there is no PROXY header"],
+    [
+      "of somebody else without one where each must have one",
+      "require",
+      OTHER,
+      "",
+      "one that begins with a PROXY header, or has to, is not from global.trusted_proxies",
+    ],
     ["whose header is invalid", "accept", PROXY, "PROXY TCP4 192.0.2.1\r\n", "the PROXY header is invalid"],
     ["whose header is invalid, of version 2", "accept", PROXY, v2(0x21, 0x11), "the PROXY header is invalid"],
   ])("%s (%s)", async (_title, mode, from, begin, why) => {
@@ -134,6 +148,15 @@ describe("a connection is reset, without a reply,", () => {
     expect(origin.seen).toEqual([]);
     expect(refusals()).toContain(`connections are refused: ${why}`);
     expect(gateway.metrics()).toMatch(/^edge_gateway_client_connections_refused_total 1$/m);
+  });
+
+  it("that is not from a trusted proxy where it must be, before it has sent anything", async () => {
+    const { port, refusals } = await behind("require");
+    const connection = await connect(port, OTHER).catch(() => null);
+    expect((await connection?.closed()) ?? "").toBe("");
+    expect(refusals()).toContain(
+      "connections are refused: one that begins with a PROXY header, or has to, is not from global.trusted_proxies",
+    );
   });
 
   it("that has not sent its header in time, or ends within it", async () => {
@@ -219,7 +242,9 @@ describe("behind the header", () => {
     }
     expect(forwarded()).toEqual(["192.0.2.1", "192.0.2.2"]);
     await expect(secure(V1, OTHER)).rejects.toThrow();
-    expect(refusals()).toContain("connections are refused: a PROXY header is not from global.trusted_proxies");
+    expect(refusals()).toContain(
+      "connections are refused: one that begins with a PROXY header, or has to, is not from global.trusted_proxies",
+    );
   });
 });
 

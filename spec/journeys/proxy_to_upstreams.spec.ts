@@ -2,12 +2,14 @@ import { once } from "node:events";
 import http from "node:http";
 import https from "node:https";
 import net, { type AddressInfo } from "node:net";
+import type { TLSSocket } from "node:tls";
 import { describe, expect, it } from "vitest";
 import { ConfigError, createGateway } from "../../lib/index.ts";
 import { pem } from "../cli/pem.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { connectProxy } from "../support/connect_proxy.ts";
 import { behindHeaders } from "../support/proxy_header.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { client, get, statusesIn } from "./harness.ts";
@@ -26,7 +28,9 @@ async function listening(scheme: "http" | "https" = "http", answer?: http.Reques
     socket.on("error", () => {});
     socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
   });
-  return behindHeaders(server);
+  const resumed: boolean[] = [];
+  server.on("secureConnection", (socket: TLSSocket) => void resumed.push(socket.isSessionReused()));
+  return { ...(await behindHeaders(server)), resumed };
 }
 
 const from = (address: string) => ({ path: "/a/x", headers: { "X-Forwarded-For": address } });
@@ -98,6 +102,47 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
     );
     expect(statusesIn(await socket.until("\r\n\r\n"))).toEqual([101]);
     expect(addresses(connections).slice(4)).toEqual(["192.0.2.3"]);
+  });
+
+  it("over TLS to a name go to the address that answers, and resume the session of another client", async () => {
+    // The server listens on 127.0.0.1 alone, and ::1 refuses.
+    const { port, connections, resumed } = await listening("https");
+    const tls = { ca: pem({ ca: CA.cert }).ca!, servername: "localhost" };
+    const health = { enabled: true, path: "/", interval_ms: 100 };
+    const service = {
+      protocol: "https",
+      proxy_protocol: "v2",
+      upstreams: [{ host: "localhost", port }],
+      tls,
+      health,
+    } as const;
+    const lookup = async () => [
+      { address: "::1", family: 6 },
+      { address: "127.0.0.1", family: 4 },
+    ];
+    const gateway = await running(oneService(port, service, TRUSTED), { lookup } as never);
+    for (const address of ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"])
+      expect((await ask(gateway.port, from(address))).body.toString()).toBe(`${address}, 127.0.0.1`);
+    const asked = () => addresses(connections).filter((address) => address !== null);
+    // Its addresses are used in turn.
+    expect(asked()).toEqual(["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.1"]);
+    expect(resumed).toContain(true);
+    await eventually(() => gateway.gateway.health.services[0]!.upstreams[0]!.state === "healthy");
+  });
+
+  it("behind a proxy of the gateway's own have the client's address, too", async () => {
+    const { port, connections } = await listening();
+    const proxy = await connectProxy();
+    const global = { ...TRUSTED, egress_proxy: { url: `http://127.0.0.1:${proxy.port}` } };
+    for (const [version, host] of [
+      ["v1", "127.0.0.1"],
+      ["v2", "localhost"],
+    ] as const) {
+      const gateway = await running(oneService(port, { proxy_protocol: version, upstreams: [{ host, port }] }, global));
+      for (const address of ["192.0.2.1", "2001:db8::2"])
+        expect((await ask(gateway.port, from(address))).status).toBe(200);
+    }
+    expect(addresses(connections)).toEqual(["192.0.2.1", "2001:db8::2", "192.0.2.1", "2001:db8::2"]);
   });
 
   it.each([

@@ -893,6 +893,8 @@ describe("configWarnings", () => {
       warningsOf(configOf([], {}, { trusted_proxies: ["10.0.0.7"], proxy_protocol }));
     expect(told("accept")).toMatchObject([{ code: "proxy_header_optional", path: "global.proxy_protocol" }]);
     for (const mode of ["off", "require"]) expect(told(mode)).toEqual([]);
+    // No header is taken.
+    expect(warningsOf(configOf([], {}, { proxy_protocol: "accept" }))).toEqual([]);
   });
 
   it("global.counters must not send a password to another machine without TLS", () => {
