@@ -27,7 +27,7 @@ export class Draft {
   #seen: string | null = null;
   #isStale = false;
   #user: string | null = null;
-  #reading: Promise<void> | null = null;
+  #reading: Promise<Source> | null = null;
 
   /** `read` reads the file. */
   constructor(read: () => Promise<Source>) {
@@ -85,24 +85,30 @@ export class Draft {
   }
 
   /**
-   * Reads the file, unless a text based on it is under edit: that is only compared with the file, which nobody waits
-   * for. Rejects with an `ApiError`, and then changes nothing.
+   * Reads the file, and takes it as the base unless a text is under edit by the time of the answer: that is only
+   * compared with the file, since Apply would undo a change of the file that nobody has seen. Nobody waits for the file
+   * where a text is under edit already. Rejects with an `ApiError`, and then changes nothing.
    */
   async load(): Promise<void> {
-    if (!this.isDirty) return this.rebase();
-    const base = this.#base;
+    const [base, user] = [this.#base, this.#user];
+    const reading = this.#readOnce().then((source) => {
+      if (base !== this.#base || user !== this.#user) return;
+      if (this.isDirty) this.#compare(source.digest);
+      else this.setBase(source);
+    });
+    if (!this.isDirty) return reading;
     // Not all gateways watch their file. Where it cannot be read, the page works with the draft.
-    const compare = ({ digest }: Source) => base === this.#base && this.#compare(digest);
-    void this.#read().then(compare, () => {});
+    void reading.catch(() => {});
   }
 
   /**
    * Reads the file and takes it as the base. A text under edit stays: its difference to the file is then what Apply
    * shows and sends.
    */
-  rebase(): Promise<void> {
-    this.#reading ??= this.#readBase().finally(() => (this.#reading = null));
-    return this.#reading;
+  async rebase(): Promise<void> {
+    const user = this.#user;
+    const source = await this.#readOnce();
+    if (user === this.#user) this.setBase(source);
   }
 
   /** Takes `source` as the base: what has just been applied. */
@@ -119,7 +125,7 @@ export class Draft {
 
   /** After a sign-out, and when another user has signed in. */
   forget(): void {
-    [this.#base, this.#text, this.#isStale, this.#later] = [NONE, "", false, null];
+    [this.#base, this.#text, this.#isStale, this.#later, this.#reading] = [NONE, "", false, null, null];
     this.#changed();
   }
 
@@ -135,10 +141,9 @@ export class Draft {
     return () => this.#listeners.delete(listener);
   }
 
-  async #readBase(): Promise<void> {
-    const user = this.#user;
-    const source = await this.#read();
-    if (user === this.#user) this.setBase(source);
+  #readOnce(): Promise<Source> {
+    this.#reading ??= this.#read().finally(() => (this.#reading = null));
+    return this.#reading;
   }
 
   #compare(digest: string): void {

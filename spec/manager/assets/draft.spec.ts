@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { Draft, type Source } from "../../../lib/manager/assets/draft.ts";
 
 const A: Source = { text: '{"services":[]}', digest: "aaaaaaaaaaaa" };
@@ -72,14 +72,14 @@ describe("the text under edit", () => {
       draft.setText("{}");
       file.now = B;
       await draft.load();
-      await Promise.resolve();
-      expect([draft.isStale, draft.baseDigest]).toEqual([true, A.digest]);
+      await vi.waitFor(() => expect(draft.isStale).toBe(true));
+      expect(draft.baseDigest).toBe(A.digest);
       await draft.rebase();
       expect([draft.isStale, draft.baseDigest, draft.text]).toEqual([false, B.digest, "{}"]);
     },
   );
 
-  it("keeps what was typed while the file was read", async () => {
+  it("keeps what was typed while a changed file was read with its base, and is stale until a rebase", async () => {
     let answer!: (source: Source) => void;
     const draft = new Draft(() => new Promise((resolve) => (answer = resolve)));
     const first = draft.load();
@@ -89,7 +89,24 @@ describe("the text under edit", () => {
     draft.setText("typed");
     answer(B);
     await Promise.all([second, third]);
-    expect([draft.text, draft.baseDigest]).toEqual(["typed", B.digest]);
+    expect([draft.text, draft.baseDigest, draft.isStale]).toEqual(["typed", A.digest, true]);
+    const rebased = draft.rebase();
+    answer(B);
+    await rebased;
+    expect([draft.text, draft.baseDigest, draft.isStale]).toEqual(["typed", B.digest, false]);
+  });
+
+  it("is not stale when the file that was read while somebody typed is its base", async () => {
+    let answer!: (source: Source) => void;
+    const draft = new Draft(() => new Promise((resolve) => (answer = resolve)));
+    const first = draft.load();
+    answer(A);
+    await first;
+    const second = draft.load();
+    draft.setLater(() => "typed");
+    answer({ ...A });
+    await second;
+    expect([draft.text, draft.baseDigest, draft.isStale]).toEqual(["typed", A.digest, false]);
   });
 
   it("changes nothing if the file cannot be read, and reads it again on the next try", async () => {
@@ -123,6 +140,11 @@ describe("the text under edit", () => {
     draft.keepFor("ben");
     await late;
     expect([draft.text, draft.baseText, draft.isDirty]).toEqual(["", "", false]);
+    // The other user reads the file with rights of their own.
+    void draft.load();
+    draft.keepFor("cem");
+    await draft.load();
+    expect(draft.text).toBe(A.text);
   });
 
   it("reports each change of the text or its base to its listeners until they end that", async () => {
