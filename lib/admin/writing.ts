@@ -41,6 +41,7 @@ const MAX_WAITING = 4;
 /** Texts that are being received: slow ones take no place from those that wait, and 256 MiB of memory at most. */
 const MAX_ARRIVING = 16;
 const MAX_ROLLBACK_BYTES = 1024;
+const KEY_DIGEST = /("key_sha256"\s*:\s*)"(?:[^"\\]|\\.)*"/g;
 
 interface Change {
   readonly action: "source" | "rollback";
@@ -66,7 +67,7 @@ export class Writing {
       { method: "GET", answer: (inbound, who) => this.#source(inbound, who) },
       { method: "PUT", answer: (inbound, who) => this.#put(inbound, who) },
     ],
-    "/gateway/history": [{ method: "GET", answer: (inbound) => this.#showHistory(inbound) }],
+    "/gateway/history": [{ method: "GET", answer: (inbound, who) => this.#showHistory(inbound, who) }],
     "/gateway/rollback": [{ method: "POST", answer: (inbound, who) => this.#rollBack(inbound, who) }],
   };
   readonly #upstream: readonly Endpoint[] = [
@@ -116,9 +117,12 @@ export class Writing {
   /** Those of a path; none if there is no such path. */
   readonly at = (path: string): readonly Endpoint[] => this.#table[path] ?? (UPSTREAM.test(path) ? this.#upstream : []);
 
-  async #source({ target }: Inbound, { role }: Who): Promise<Reply> {
-    const { redactSecrets } = this.#options;
-    const isMasked = role !== "admin" || redactSecrets || queryOf(target).get("secrets") === "masked";
+  #isMasked(target: string, { role }: Who): boolean {
+    return role !== "admin" || this.#options.redactSecrets || queryOf(target).get("secrets") === "masked";
+  }
+
+  async #source({ target }: Inbound, who: Who): Promise<Reply> {
+    const isMasked = this.#isMasked(target, who);
     const state = this.#ownFile().read();
     const { text, digest } = state;
     const body = isMasked ? await this.#masked(text, digest) : text;
@@ -165,7 +169,7 @@ export class Writing {
     return this.#queue.take(() => this.#replace(inbound, who, { action: "source", text, expected }));
   }
 
-  async #showHistory({ target }: Inbound): Promise<Reply> {
+  async #showHistory({ target }: Inbound, who: Who): Promise<Reply> {
     const digest = queryOf(target).get("digest");
     await this.#remembered;
     if (digest === null) {
@@ -176,7 +180,9 @@ export class Writing {
     }
     if (this.#history === null) throw new Fault("route_not_found", "There is no history.");
     const { text } = await this.#history.text(digest);
-    return jsonReply(text, ["ETag", `"${digest}"`]);
+    // An entry has no other secrets; those who see these masked might guess a weak key from its digest.
+    const shown = this.#isMasked(target, who) ? String(text).replace(KEY_DIGEST, `$1"${MASK}"`) : text;
+    return jsonReply(Buffer.from(shown), ["ETag", `"${digest}"`]);
   }
 
   #entryView(entry: HistoryEntry, all: readonly HistoryEntry[], readOnly: string | null) {

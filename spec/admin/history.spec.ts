@@ -193,8 +193,15 @@ describe("GET /gateway/history", () => {
       expect(await rollBack(all, digestOf(hashed))).toMatchObject({ status: 200 });
       expect(all.content()).toBe(hashed);
       // Viewers might guess a weak key from its digest.
-      for (const path of ["/gateway", "/gateway/source"])
+      const kept = `/gateway/history?digest=${digestOf(hashed)}`;
+      for (const path of ["/gateway", "/gateway/source", kept]) {
         expect((await all.asViewer("GET", path)).text).not.toContain(digest);
+        expect((await all.asViewer("GET", path)).text).toMatch(/"key_sha256":\s*"\*{8}"/);
+      }
+      expect((await all.asAdmin("GET", kept)).text).toBe(hashed);
+      expect((await all.asAdmin("GET", `${kept}&secrets=masked`)).text).toBe(
+        hashed.replace(/[0-9a-f]{64}/g, "********"),
+      );
     },
   );
 
