@@ -256,7 +256,9 @@ export function stopPluginTime(notes: Notes, now: number): void {
   const ms = now - from;
   notes.plugin.ms += ms;
   notes.plugin = null;
-  if (ms >= 0.1) notes.held = { name: notes.by!.scope.key, status: null, from, ms, before: notes.held };
+  // A fetch of a cache has no plugin of its own.
+  if (ms >= 0.1 && notes.by !== null)
+    notes.held = { name: notes.by.scope.key, status: null, from, ms, before: notes.held };
 }
 
 export function noCertificate(): null {
