@@ -10,6 +10,10 @@ import { fieldTests, statusClass, type FilteredFacts, type RequestFilter } from 
 
 /** Decisions that one list looks at: with the default of `global.decisions` all, in some 30 ms. */
 export const MAX_LOOKED = 10_000;
+/**
+ * Requests before the time that is asked for, behind which none of it is looked for: workers end theirs in any order.
+ */
+const MAX_OLDER = 1_000;
 /** Values of a facet, the most frequent; the others are counted together. */
 const MAX_VALUES = 20;
 const MAX_BARS = 60;
@@ -74,11 +78,13 @@ export async function listDecisions(
   let afterListed: string | null = null;
   let afterLooked: string | null = null;
   let age = first;
-  for (; age < ring.count && tally.looked < MAX_LOOKED; age++) {
+  let older = 0;
+  for (; age < ring.count && tally.looked < MAX_LOOKED && older < MAX_OLDER; age++) {
     const next = slice();
     if (next !== undefined) await next;
     const number = ring.before(newest, age);
     const endedAt = ring.doubles[(ring.at(number) >> 3) + 1]!;
+    if (endedAt < since) older++;
     if (endedAt < since || endedAt >= until) continue;
     const slot = copied(ring, number);
     if (slot === null) continue;
@@ -91,7 +97,7 @@ export async function listDecisions(
     afterListed = afterLooked;
   }
   if (tally.matching > listed.length) return tally.listOf(listed, afterListed);
-  return tally.listOf(listed, age < ring.count ? afterLooked : null);
+  return tally.listOf(listed, age < ring.count && older < MAX_OLDER ? afterLooked : null);
 }
 
 /** How many are newer than the first behind that of `before`; null: it is not remembered. */

@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { listDecisions, MAX_LOOKED, type ListQuestion } from "../../lib/observe/decision_list.ts";
+import { DecisionRing } from "../../lib/observe/decisions.ts";
 import { KEYS, LIMIT, remembering, tried } from "../support/remembered.ts";
 
 const ALL: ListQuestion = { filter: {}, since: -Infinity, until: Infinity, before: null, limit: 100 };
@@ -48,6 +49,17 @@ describe("a list of decisions", () => {
       expect(await list({}, { since: start + 700_000 })).toMatchObject({ looked: 0, since: null, before: null });
     },
   );
+
+  it("ends a thousand behind the time that is asked for, however many are remembered", async () => {
+    const { end, list, clock } = listing(30_000);
+    for (let i = 0; i < 5_000; i++) end(`old${i}`);
+    clock.advance(60_000);
+    for (let i = 0; i < 5; i++) end(`new${i}`);
+    const looked = vi.spyOn(DecisionRing.prototype, "before");
+    onTestFinished(() => looked.mockRestore());
+    expect(await list({}, { since: clock.wall() })).toMatchObject({ looked: 5, matching: 5, before: null });
+    expect(looked.mock.calls.length).toBeLessThanOrEqual(1_010);
+  });
 
   it("says no place to go on where the last one that fits is in the list", async () => {
     const { end, list } = listing();
