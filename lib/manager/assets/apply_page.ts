@@ -40,6 +40,8 @@ class ApplyPage implements Page {
   #isBusy = false;
   /** Whether the draft would undo a change of the file that has been shown. */
   #undoes = false;
+  /** The draft that the page shows. Null: it is being read. */
+  #text: string | null = null;
   /** What the meaning shows. */
   #shown: Validation | string | null = null;
 
@@ -65,6 +67,7 @@ class ApplyPage implements Page {
   }
 
   #show(): void {
+    this.#text = draft.text;
     replace(this.node, this.#result, this.#body);
     if (!draft.isDirty) {
       const text = "There is nothing to apply: the draft is the same as the file.";
@@ -103,8 +106,9 @@ class ApplyPage implements Page {
     this.#judge();
   }
 
-  /** Shows what the gateway says of the draft, and whether it can be applied. */
+  /** Shows what the gateway says of the draft, and whether it can be applied; another draft as a whole. */
   #judge(): void {
+    if (this.#text !== null && this.#text !== draft.text) return this.#show();
     const found = checks.of(draft.text);
     const shown = found ?? checks.trouble ?? BEING_CHECKED;
     if (shown !== this.#shown) {
@@ -128,12 +132,13 @@ class ApplyPage implements Page {
 
   async #discard(): Promise<void> {
     if (!(await confirmed("Discard the draft? The file stays as it is.", "Discard"))) return;
-    draft.discard();
     this.#undoes = false;
-    this.#show();
+    draft.discard();
+    this.#judge();
   }
 
   async #apply(): Promise<void> {
+    if (this.#text !== draft.text) return this.#show();
     if (this.#button.getAttribute("aria-disabled") === "true") return;
     this.#setBusy(true);
     replace(this.#result);
@@ -200,7 +205,7 @@ class ApplyPage implements Page {
   #join(text: string): void {
     this.#undoes = false;
     draft.setText(text);
-    this.#show();
+    this.#judge();
     this.#say("good", "The draft now has the changes of both.", "Look at what is left, then apply.");
   }
 

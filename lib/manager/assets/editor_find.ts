@@ -4,6 +4,7 @@
 import { button, el, setText } from "./dom.ts";
 import type { EditorView, Mark } from "./editor_view.ts";
 import { number } from "./format.ts";
+import type { Lines } from "./text_lines.ts";
 
 const MAX_FOUND = 10_000;
 /** Characters of a selection that is looked for. */
@@ -62,12 +63,7 @@ export class FindBar {
   #search(by: 0 | null): void {
     const wanted = this.#input.value.toLowerCase();
     const { lines } = this.#view;
-    const found: number[] = [];
-    for (let row = 0; row < lines.count && wanted !== "" && found.length < MAX_FOUND; row++) {
-      const line = lines.row(row).toLowerCase();
-      for (let at = line.indexOf(wanted); at >= 0; at = line.indexOf(wanted, at + wanted.length))
-        found.push(lines.startOf(row) + at);
-    }
+    const found = foundIn(lines, wanted);
     const line = found.length === 0 && by === 0 ? lineIn(wanted) : null;
     if (line !== null) this.#view.select(lines.offsetOf(line, 1), lines.offsetOf(line, 1));
     this.#found = found;
@@ -111,6 +107,19 @@ export class FindBar {
     else return;
     event.preventDefault();
   }
+}
+
+/** Offsets of the first `MAX_FOUND`. `wanted` is in lower case. */
+export function foundIn(lines: Lines, wanted: string): readonly number[] {
+  const found: number[] = [];
+  for (let row = 0; row < lines.count && wanted !== ""; row++) {
+    const line = lines.row(row).toLowerCase();
+    for (let at = line.indexOf(wanted); at >= 0; at = line.indexOf(wanted, at + wanted.length)) {
+      found.push(lines.startOf(row) + at);
+      if (found.length === MAX_FOUND) return found;
+    }
+  }
+  return found;
 }
 
 /** 120 of ":120"; null: another search. */

@@ -17,8 +17,8 @@ const SPARE_LINES = 4;
 const WINDOW = 160;
 /** The caret and what is visible stay that far from a border of the window. */
 const MARGIN = 40;
-/** Keys that the field handles at the caret, be it in sight or not. */
-const FIELD_KEYS = /^(?:Arrow.*|Home|End|Backspace|Delete|Process|Dead|.)$/su;
+/** Keys that the field handles at the caret, be it in sight or not: "Unidentified" are those of Android's keyboards. */
+const FIELD_KEYS = /^(?:Arrow.*|Home|End|Backspace|Delete|Process|Dead|Unidentified|.)$/su;
 
 export interface Mark {
   from: number;

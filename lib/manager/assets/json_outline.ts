@@ -116,7 +116,11 @@ export class OutlineReader implements Outline {
 
   /** The lines are others from `from` on. */
   edited(from: number): void {
-    if (from > this.at) return;
+    if (from > this.at) {
+      // Maybe in the row that is being read.
+      this.#line = this.lines.row(this.#row);
+      return;
+    }
     while (this.#points.length > 0 && this.#points.at(-1)!.at >= from) this.#points.pop();
     const point = this.#points.at(-1) ?? { at: 0, row: 0, base: 0, faults: 0, isBroken: false, frames: [] };
     [this.#row, this.#base, this.#column] = [point.row, point.base, point.at - point.base];

@@ -2,7 +2,7 @@
  * The page Map: what leads where, from hosts and paths over services and their routes to upstreams, drawn in four
  * columns; a list says the same. Many items are folded into counts.
  */
-import type { ProxyConfig, ServiceConfig } from "./api.ts";
+import type { ProxyConfig, RouteConfig, ServiceConfig } from "./api.ts";
 import { link, loading } from "./components.ts";
 import { el, replace, svg, whenChanged, type Child } from "./dom.ts";
 import { counted, number } from "./format.ts";
@@ -29,10 +29,16 @@ const COLUMNS = ["Hosts and paths", "Services", "Routes, with their plugins", "U
 export const page: OpenPage = () => {
   const node = el("div", { class: "stack" }, loading("the configuration"));
   const draw = whenChanged((config: ProxyConfig) => replace(node, ...mapOf(config)));
+  // The same object each second until a reload, and too large to be compared by its text.
+  let drawn: ProxyConfig | null = null;
   return {
     title: "Map",
     node,
-    update: ({ config }: Known) => void (config !== null && draw(config)),
+    update({ config }: Known) {
+      if (config === null || config === drawn) return;
+      drawn = config;
+      draw(config);
+    },
   };
 };
 
@@ -56,11 +62,13 @@ function mapOf({ services, plugins = [] }: ProxyConfig): readonly HTMLElement[] 
 function columnsOf(service: ServiceConfig): readonly (readonly Spot[])[] {
   const { name, base_path: path, hosts = [], routes, upstreams } = service;
   const hash = hashFor("services", name);
-  const groups = new Map<string, typeof routes>();
+  const groups = new Map<string, RouteConfig[]>();
   for (const route of routes) {
     const kinds = [...(route.plugins ?? []), ...(service.plugins ?? [])].filter(({ enabled }) => enabled !== false);
     const key = kinds.map((plugin) => plugin.name).join(", ");
-    groups.set(key, [...(groups.get(key) ?? []), route]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [route]);
+    else group.push(route);
   }
   const routeSpots = Array.from(groups, ([kinds, some]) => {
     const what = some.length === 1 ? some[0]!.name : `${number(some.length)} routes`;

@@ -121,6 +121,26 @@ describe("the outline of a text under edit", () => {
     }
   });
 
+  it("is what it would be of the whole text where a long line is edited behind what has been read of it", () => {
+    const { next } = random(7);
+    const pick = (below: number) => Math.floor(next() * below);
+    const lines = new Lines(JSON.stringify(JSON.parse(TEXT)).slice(0, 30_000));
+    const reader = new OutlineReader(lines);
+    for (let i = 0; i < 200; i++) {
+      reader.readTo(pick(lines.length));
+      const from = Math.min(reader.at + 1 + pick(500), lines.length);
+      const to = Math.min(from + pick(20), lines.length);
+      lines.replace(from, to, ["", "{", "}", '"', ",", "\n", '"a": 1,', "7", "/* ", "*/"][pick(10)]!);
+      reader.edited(from);
+      if (i % 5 > 0) continue;
+      reader.readTo(Infinity);
+      const { root, faults } = outlineOf(lines.text);
+      expect({ root: reader.root, faults: reader.faults }).toEqual({ root, faults });
+      lines.replace(0, 1, "{");
+      reader.edited(0);
+    }
+  });
+
   it("reads a few thousand characters after a key in the middle, and finds the place of the caret in them", () => {
     const lines = new Lines(TEXT);
     const reader = new OutlineReader(lines);
