@@ -13,9 +13,11 @@ import { endingIn, FORMS, listAt, type Choice, type Form } from "./forms.ts";
 import { isRecord, valueAt, type JsonPath } from "./json_text.ts";
 import type { Frame, OpenPage } from "./page.ts";
 import type { Schema } from "./schema_help.ts";
-import { pathText, SchemaForm } from "./schema_form.ts";
+import { isWithin, pathText, SchemaForm } from "./schema_form.ts";
 import { membersOf, schemaOf } from "./schema_nodes.ts";
 import { hashFor, hashWith, queryIn } from "./url_hash.ts";
+
+const CHANGED = "The draft has been changed since this form was opened: nothing was put into it.";
 
 /** Of the gateway that the tab was opened with. */
 let schema: Schema | null = null;
@@ -49,9 +51,10 @@ export const onePage: OpenPage = (frame, [name = ""]) => {
 };
 
 function formOf(frame: Frame, form: Form, root: Schema): readonly HTMLElement[] {
+  const base = draft.text;
   let file: unknown;
   try {
-    file = readJson(draft.text);
+    file = readJson(base);
   } catch {
     const text = el("p", {}, "The draft is not valid JSON: ", link("#/edit", "correct it in the editor"), ".");
     return [el("div", { class: "notice notice--bad" }, text)];
@@ -65,7 +68,7 @@ function formOf(frame: Frame, form: Form, root: Schema): readonly HTMLElement[] 
     const isKindOpen = form.list === "plugins" && form.fresh === undefined && !queryIn(location.hash).has("kind");
     if (chosen === undefined || place?.input.value === "") replace(body);
     else if (isKindOpen) replace(body, kindList(root, choices[Number(place!.input.value)]!.of));
-    else replace(body, ...fieldsOf(frame, form, root, file, chosen));
+    else replace(body, ...fieldsOf(frame, form, root, { text: base, file }, chosen));
   };
   place?.input.addEventListener("change", show);
   show();
@@ -115,13 +118,21 @@ function schemaAt(root: Schema, file: unknown, path: JsonPath): Schema {
   return found;
 }
 
-function fieldsOf(frame: Frame, form: Form, root: Schema, file: unknown, chosen: JsonPath): readonly HTMLElement[] {
+/** `base`: the draft as it was when the form was made. */
+function fieldsOf(
+  frame: Frame,
+  form: Form,
+  root: Schema,
+  base: { readonly text: string; readonly file: unknown },
+  chosen: JsonPath,
+): readonly HTMLElement[] {
+  const { file } = base;
   const { list, endsOthers, ...shown } = form;
   const items = list === undefined ? [] : listAt(file, [...chosen, list]);
   const path = list === undefined ? chosen : [...chosen, list, items.length];
   const value = list === undefined ? valueAt(file, path) : freshOf(frame, form);
   const fields = new SchemaForm(schemaAt(root, file, path), {
-    ...{ ...shown, root, path, value },
+    ...{ ...shown, frame, root, path, value },
     editorAt: (at) => `#/edit?line=${draft.text.slice(0, startOf(draft.text, at)).split("\n").length}`,
   });
   const days = el("input", { id: "form-days", type: "number", min: 1, autocomplete: "off" });
@@ -144,19 +155,22 @@ function fieldsOf(frame: Frame, form: Form, root: Schema, file: unknown, chosen:
 
   function textNow(): string {
     const now = fields.read();
-    if (list === undefined) return changeJson(draft.text, path, value, now);
-    if (days.value === "") return putJson(draft.text, path, now).text;
-    return putJson(draft.text, [...chosen, list], [...endingIn(Number(days.value), items), now]).text;
+    if (list === undefined) return changeJson(base.text, path, value, now);
+    if (days.value === "") return putJson(base.text, path, now).text;
+    return putJson(base.text, [...chosen, list], [...endingIn(Number(days.value), items), now]).text;
   }
 
   async function submit(): Promise<void> {
+    if (put.getAttribute("aria-busy") === "true") return;
     setPending(put, true);
     replace(problem);
     try {
       const text = textNow();
       const { issues } = await ask<Validation>("POST", "/gateway/validate", { text });
+      // The user may be elsewhere by now.
+      if (!entered.isConnected) return;
       const at = pathText(path);
-      const own = issues.filter((issue) => issue.file === undefined && issue.path.startsWith(at));
+      const own = issues.filter((issue) => issue.file === undefined && isWithin(issue.path, at));
       const isEach = fields.showFaults(own);
       if (own.length === 0) putIn(text);
       else {
@@ -180,8 +194,18 @@ function fieldsOf(frame: Frame, form: Form, root: Schema, file: unknown, chosen:
   }
 
   function putIn(text: string): void {
+    if (draft.text !== base.text) return replace(problem, el("p", {}, `${CHANGED} `, again()));
     draft.setText(text);
-    frame.goTo("#/apply");
+    const keys = [...entered.querySelectorAll<HTMLElement>("[data-key]")];
+    if (keys.length === 0) return frame.goTo("#/apply");
+    // It is shown this once: the user says when it goes.
+    replace(entered, ...keys, el("p", {}, "The draft has its SHA-256. ", link("#/apply", "Review and apply")));
+    keys[0]!.querySelector("textarea")!.focus();
+  }
+
+  function again(): HTMLElement {
+    const open = (): void => entered.closest(".form")!.replaceWith(...formOf(frame, form, root));
+    return button("Begin again", open, "small");
   }
 }
 
@@ -189,7 +213,8 @@ function fieldsOf(frame: Frame, form: Form, root: Schema, file: unknown, chosen:
 function freshOf(frame: Frame, { list, fresh = {} }: Form): unknown {
   const kind = queryIn(location.hash).get("kind");
   if (list === "plugins" && kind !== null) return { name: kind, config: {} };
-  const given = list === "tests" ? frame.texts.get(NEW_TEST)?.value : undefined;
+  if (list !== "tests") return fresh;
+  const given = frame.texts.get(NEW_TEST)?.value;
   frame.texts.delete(NEW_TEST);
   return given === undefined ? fresh : JSON.parse(given);
 }

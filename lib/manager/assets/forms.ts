@@ -66,7 +66,7 @@ export const FORMS: Readonly<Record<string, Form>> = {
   upstream_settings: { title: "Change an upstream", place: { label: "Upstream", of: upstreamsOf }, first: UPSTREAM },
 };
 
-/** The schema steps to an item: `services[].routes[]` for one of a route. */
+/** The list at a path; empty where there is none. */
 export function listAt(value: unknown, path: JsonPath): readonly unknown[] {
   const found = valueAt(value, path);
   return Array.isArray(found) ? found : [];

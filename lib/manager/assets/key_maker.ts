@@ -3,7 +3,9 @@
  */
 import { messageOf } from "./api.ts";
 import { field } from "./components.ts";
+import { copy } from "./copy.ts";
 import { button, el, replace } from "./dom.ts";
+import type { Frame } from "./page.ts";
 
 const KEY_BYTES = 32;
 const ONCE =
@@ -11,8 +13,8 @@ const ONCE =
   "where a plugin key_auth " +
   "has “callers”: true.";
 
-/** `made` gets its SHA-256. */
-export function keyMaker(made: (digest: string) => void): HTMLElement {
+/** `made` gets its SHA-256. What shows the key has the attribute `data-key`. */
+export function keyMaker(frame: Frame, made: (digest: string) => void): HTMLElement {
   const shown = el("div", { role: "status" });
   return el(
     "div",
@@ -29,7 +31,9 @@ export function keyMaker(made: (digest: string) => void): HTMLElement {
       const text = el("textarea", { id, class: "mono", rows: 2, readonly: true, spellcheck: "false" });
       text.value = key;
       text.addEventListener("focus", () => text.select());
-      replace(shown, field("The new key", text, el("p", { class: "field__hint" }, ONCE)));
+      const hint = el("p", { class: "field__hint" }, ONCE);
+      const copyIt = button("Copy the key", () => void copy(frame, key, "Copied the key.", text), "small");
+      replace(shown, el("div", { class: "stack", "data-key": true }, field("The new key", text, hint), copyIt));
       text.focus();
     } catch (error) {
       replace(shown, messageOf(error));

@@ -6,7 +6,19 @@ import { link } from "./components.ts";
 import { button, el, replace, setText, type Child } from "./dom.ts";
 import { isRecord, type JsonPath } from "./json_text.ts";
 import { keyMaker } from "./key_maker.ts";
-import { alternativesOf, fits, nodeOf, membersOf, schemaOf, unitOf, type Node } from "./schema_nodes.ts";
+import type { Frame } from "./page.ts";
+import {
+  alternativesOf,
+  fits,
+  holdsSecret,
+  lineOf,
+  membersOf,
+  nodeOf,
+  schemaOf,
+  unitOf,
+  valueOfLine,
+  type Node,
+} from "./schema_nodes.ts";
 import { helpOf, type Schema } from "./schema_help.ts";
 
 export interface Control {
@@ -16,6 +28,7 @@ export interface Control {
 }
 
 export interface FormOptions {
+  readonly frame: Frame;
   readonly root: Schema;
   readonly path: JsonPath;
   readonly value: unknown;
@@ -41,6 +54,8 @@ const MAX_ITEMS = 30;
 const MAX_DEPTH = 8;
 /** Members that are shown where none is required or set. */
 const FIRST = 4;
+const ONE_A_LINE = "One a line.";
+const QUOTES = 'One a line. A text that looks like a number, or is true or false, is written in quotes: "5".';
 const REFERENCE = "A secret is written as a reference: ${env:NAME} or ${file:/path}.";
 
 /** As the gateway writes paths of errors: "services[0].routes". */
@@ -87,9 +102,12 @@ export class SchemaForm {
 
   #showFault(path: string, message: string): HTMLElement | null {
     for (const [place, open] of this.#closed) if (isWithin(path, place)) open();
-    const [place] = [...this.#places.keys()].filter((each) => isWithin(path, each)).sort((a, b) => b.length - a.length);
-    if (place === undefined) return null;
-    const { text, input } = this.#places.get(place)!;
+    // What has been removed, or replaced by another alternative, says nothing any more.
+    const [found] = [...this.#places]
+      .filter(([place, { text }]) => isWithin(path, place) && text.isConnected)
+      .sort(([a], [b]) => b.length - a.length);
+    if (found === undefined) return null;
+    const { text, input } = found[1];
     setText(text, `${text.textContent} ${message}`.trim());
     input?.setAttribute("aria-invalid", "true");
     for (let each = text.closest("details"); each !== null; each = each.parentElement?.closest("details") ?? null)
@@ -151,12 +169,14 @@ export class SchemaForm {
       ? el("textarea", { class: "mono", rows: 4, ...common })
       : el("input", { type: "text", ...common, ...numeric, ...secret });
     input.value = shown;
+    // A field has other line ends than the text may have had.
+    const before = input.value;
     const read = (): unknown => {
-      if (input.value === shown) return value;
+      if (input.value === before) return value;
       if (input.value.trim() === "") return undefined;
       return isWhole === null ? input.value : Number(input.value);
     };
-    const maker = isDigest && keyMaker((digest) => (input.value = digest));
+    const maker = isDigest && keyMaker(this.#options.frame, (digest) => (input.value = digest));
     return this.#labelled(at, input, read, isSecret && el("p", { class: "field__hint" }, REFERENCE), maker);
   }
 
@@ -178,10 +198,12 @@ export class SchemaForm {
   }
 
   /** Plain values, one a line. */
-  #lines(at: At, { isNumeric, isText, isSingle }: Extract<Node, { is: "lines" }>): Control {
-    const { value, isRequired } = at;
-    const items = value === undefined ? [] : [value].flat();
-    const before = items.map(String);
+  #lines(at: At, node: Extract<Node, { is: "lines" }>): Control {
+    const { value, isRequired, schema } = at;
+    const { root } = this.#options;
+    const items: readonly unknown[] = value === undefined ? [] : [value].flat();
+    if (holdsSecret(root, schema) && items.some((each) => !String(each).includes("${"))) return this.#kept(at);
+    const before = items.map((each) => lineOf(node, each));
     const input = el("textarea", {
       class: "mono",
       rows: Math.min(Math.max(before.length, 1) + 1, 8),
@@ -190,22 +212,25 @@ export class SchemaForm {
     input.value = before.join("\n");
     const valueOf = (line: string): unknown => {
       const known = before.indexOf(line);
-      if (known >= 0) return items[known];
-      return isNumeric && !isText && !Number.isNaN(Number(line)) ? Number(line) : line;
+      return known >= 0 ? items[known] : valueOfLine(node, line);
     };
+    const isAlone = (each: unknown): boolean =>
+      node.isSingle && !Array.isArray(value) && schema.anyOf!.some((one) => fits(root, schemaOf(root, one), each));
     const read = (): unknown => {
       const lines = input.value.split("\n").map((line) => line.trim());
       const read = lines.filter((line) => line !== "");
       if (read.join("\n") === before.join("\n")) return value;
       if (read.length === 0) return undefined;
-      return isSingle && read.length === 1 && !Array.isArray(value) ? valueOf(read[0]!) : read.map(valueOf);
+      const values = read.map(valueOf);
+      return values.length === 1 && isAlone(values[0]) ? values[0] : values;
     };
-    return this.#labelled(at, input, read, el("p", { class: "field__hint" }, "One a line."));
+    const hint = node.isText && (node.isNumeric || node.isBoolean) ? QUOTES : ONE_A_LINE;
+    return this.#labelled(at, input, read, el("p", { class: "field__hint" }, hint));
   }
 
   #oneOf(at: At, schemas: readonly Schema[], depth: number): Control {
     const { root } = this.#options;
-    const given = schemas.findIndex((each) => at.value !== undefined && fits(root, each, at.value));
+    const given = schemas.findIndex((each) => at.value !== undefined && fits(root, each, at.value, true));
     const options = schemas.map((each, i) => el("option", { value: i, selected: i === given }, nameOf(root, each)));
     const input = el("select", { class: "form__as", "aria-label": `Kind of ${at.name}` }, ...options);
     const inner = el("div");
@@ -243,7 +268,14 @@ export class SchemaForm {
       if (isFocused) node.querySelector<HTMLElement>("input, select, textarea")?.focus();
     };
     const drop = (own: (typeof items)[number]): void => {
-      items.splice(items.indexOf(own), 1);
+      const first = items.indexOf(own);
+      // Those behind it have other numbers from now on: what is wrong with them is said of the list.
+      if (!isMap)
+        items.forEach((_, i) => {
+          const gone = pathText([...path, i]);
+          for (const place of this.#places.keys()) if (i >= first && isWithin(place, gone)) this.#places.delete(place);
+        });
+      items.splice(first, 1);
       own.node.remove();
       more.focus();
     };
@@ -359,8 +391,10 @@ export class SchemaForm {
   #kept(at: At): Control {
     const { name, path, value } = at;
     const text = JSON.stringify(value) ?? "";
-    const shown = at.schema.writeOnly === true ? "" : text.length > 80 ? `${text.slice(0, 80)}…` : text;
-    const edit = link(this.#options.editorAt(path), "Edit it in the text");
+    const start = text.length > 80 ? `${text.slice(0, 80)}…` : text;
+    const shown = holdsSecret(this.#options.root, at.schema) ? "" : start;
+    const edit = link("#/edit", "Edit it in the text");
+    edit.addEventListener("click", () => (edit.href = this.#options.editorAt(path)));
     const node = el(
       "div",
       { class: "field" },
@@ -372,7 +406,8 @@ export class SchemaForm {
   }
 }
 
-function isWithin(path: string, place: string): boolean {
+/** Whether an error at `path` is one of `place`, or of something in it. "": the whole. */
+export function isWithin(path: string, place: string): boolean {
   return path === place || (path.startsWith(place) && /^[.[]/.test(path.slice(place.length))) || place === "";
 }
 

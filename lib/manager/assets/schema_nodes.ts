@@ -10,9 +10,16 @@ export type Node =
   | { readonly is: "number"; readonly isWhole: boolean }
   | { readonly is: "choice"; readonly values: readonly unknown[] }
   /** Plain values; `isSingle`: one alone needs no list. */
-  | { readonly is: "lines"; readonly isNumeric: boolean; readonly isText: boolean; readonly isSingle: boolean }
+  | (Lines & { readonly is: "lines"; readonly isSingle: boolean })
   | { readonly is: "list" | "map"; readonly item: Schema; readonly atLeast: number }
   | { readonly is: "one of"; readonly schemas: readonly Schema[] };
+
+/** Which plain values may stand in a list. */
+export interface Lines {
+  readonly isNumeric: boolean;
+  readonly isBoolean: boolean;
+  readonly isText: boolean;
+}
 
 const JSON_NODE: Node = { is: "json" };
 const UNITS: readonly (readonly [string, string])[] = [
@@ -78,18 +85,52 @@ export function nodeOf(root: Schema, schema: Schema): Node {
 }
 
 /** Null: a value of it does not fit into a line. */
-function plainTypes(root: Schema, schema: Schema): { readonly isNumeric: boolean; readonly isText: boolean } | null {
+function plainTypes(root: Schema, schema: Schema): Lines | null {
   const all = schema.type === undefined ? (schema.anyOf ?? [schema]).map((each) => schemaOf(root, each)) : [schema];
   const types = all.map(({ type, enum: values, anyOf }) =>
     anyOf !== undefined && type === undefined ? null : (type ?? typeof values?.[0]),
   );
   const isNumeric = types.some((type) => type === "integer" || type === "number");
   const isPlain = types.every((type) => ["string", "integer", "number", "boolean"].includes(String(type)));
-  return isPlain ? { isNumeric, isText: all.some(({ type }) => type === "string") } : null;
+  const isText = all.some(({ type }) => type === "string");
+  return isPlain ? { isNumeric, isBoolean: types.includes("boolean"), isText } : null;
 }
 
-/** Whether the form can show the value: whether it is right the gateway says. */
-export function fits(root: Schema, schema: Schema, value: unknown): boolean {
+/** What a line says: where not only texts may stand, true, false and numbers are such, and texts may be in quotes. */
+export function valueOfLine({ isNumeric, isBoolean, isText }: Lines, line: string): unknown {
+  if (!isNumeric && !isBoolean) return line;
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return line;
+  }
+  // Of a larger number, such as an id, digits would be lost.
+  if (typeof value === "number") return isNumeric && Math.abs(value) <= Number.MAX_SAFE_INTEGER ? value : line;
+  if (typeof value === "boolean") return isBoolean ? value : line;
+  return typeof value === "string" && isText ? value : line;
+}
+
+/** The line of a value: a text that would be read as something else is in quotes. */
+export function lineOf(lines: Lines, value: unknown): string {
+  const isQuoted = typeof value === "string" && valueOfLine(lines, value) !== value;
+  return isQuoted ? JSON.stringify(value) : String(value);
+}
+
+/** Whether a value of it, or anything in it, is a secret. */
+export function holdsSecret(root: Schema, schema: Schema, seen = new Set<string>()): boolean {
+  if (schema.$ref !== undefined && seen.has(schema.$ref)) return false;
+  if (schema.$ref !== undefined) seen.add(schema.$ref);
+  const { writeOnly, items, properties = {}, additionalProperties, anyOf = [], allOf = [] } = schemaOf(root, schema);
+  const inner = [items, additionalProperties, ...Object.values(properties), ...anyOf, ...allOf.map(({ then }) => then)];
+  return writeOnly === true || inner.some((each) => typeof each === "object" && holdsSecret(root, each, seen));
+}
+
+/**
+ * Whether the form can show the value: whether it is right the gateway says. Of the alternatives one for an object is
+ * told by its members.
+ */
+export function fits(root: Schema, schema: Schema, value: unknown, isAlternative = false): boolean {
   const node = nodeOf(root, schema);
   switch (node.is) {
     case "text":
@@ -105,16 +146,23 @@ export function fits(root: Schema, schema: Schema, value: unknown): boolean {
     case "list":
       return Array.isArray(value);
     case "map":
-    case "object":
       return isRecord(value);
+    case "object":
+      return isRecord(value) && (!isAlternative || hasMembersOf(schema, value));
     case "one of":
-      return node.schemas.some((each) => fits(root, each, value));
+      return node.schemas.some((each) => fits(root, each, value, true));
     default:
       return true;
   }
 }
 
+function hasMembersOf(schema: Schema, value: Readonly<Record<string, unknown>>): boolean {
+  const { members, required } = membersOf(schema, value);
+  const areKnown = Object.keys(value).every((name) => Object.hasOwn(members, name));
+  return areKnown && required.every((name) => Object.hasOwn(value, name));
+}
+
 function isLine(value: unknown): boolean {
-  if (typeof value === "string") return value.trim() === value && value !== "" && !value.includes("\n");
+  if (typeof value === "string") return value.trim() === value && value !== "" && !/[\r\n]/.test(value);
   return typeof value === "number" || typeof value === "boolean";
 }

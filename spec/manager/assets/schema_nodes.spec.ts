@@ -1,5 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { fits, membersOf, nodeOf, schemaOf, unitOf } from "../../../lib/manager/assets/schema_nodes.ts";
+import {
+  fits,
+  holdsSecret,
+  lineOf,
+  membersOf,
+  nodeOf,
+  schemaOf,
+  unitOf,
+  valueOfLine,
+} from "../../../lib/manager/assets/schema_nodes.ts";
+import { isWithin } from "../../../lib/manager/assets/schema_form.ts";
 import type { Schema } from "../../../lib/manager/assets/schema_help.ts";
 import { schemaDocument } from "../../../lib/config/json_schema_document.ts";
 import { FEATURES } from "../../../lib/features/table.ts";
@@ -10,6 +20,8 @@ const features = await Promise.all(Object.values(FEATURES).map((load) => loadCod
 const ROOT = schemaDocument(builtinPlugins, fieldsIn(features)) as Schema;
 const node = (schema: Schema) => nodeOf(ROOT, schema);
 const text: Schema = { type: "string" };
+const MATCHES: Schema = { type: "object", properties: { matches: text }, required: ["matches"] };
+const NOT: Schema = { type: "object", properties: { not: text }, required: ["not"] };
 
 /** The places of the schema for which a form has only JSON. */
 function shownAsJson(schema: Schema, path: string, found: string[] = []): readonly string[] {
@@ -96,8 +108,87 @@ describe("a value that the form cannot show", () => {
     [{ anyOf: [text, { type: "null" }] }, null, true],
     [{ anyOf: [text, { type: "null" }] }, 5, false],
     [{}, { any: 1 }, true],
+    [{ type: "array", items: text }, ["a\rb"], false],
+    // An object alone may have errors, which the gateway tells; one of several is told by its members.
+    [MATCHES, { not: "x" }, true],
+    [{ anyOf: [text, MATCHES] }, { not: "x" }, false],
+    [{ anyOf: [text, MATCHES] }, {}, false],
+    [{ anyOf: [text, MATCHES] }, { matches: "x" }, true],
+    [{ anyOf: [{ anyOf: [text, MATCHES] }, NOT] }, { not: "x" }, true],
   ])("of %j is told: %j", (schema, value, expected) => {
     expect(fits(ROOT, schema, value)).toBe(expected);
+  });
+});
+
+describe("a line of a list", () => {
+  const MIXED = { isNumeric: true, isBoolean: true, isText: true };
+  it.each<readonly [unknown, string]>([
+    [5, "5"],
+    ["5", '"5"'],
+    [-1.5, "-1.5"],
+    [true, "true"],
+    ["true", '"true"'],
+    ["2xx", "2xx"],
+    ["null", "null"],
+    ['"a"', '"\\"a\\""'],
+    ["12345678901234567890", "12345678901234567890"],
+  ])("is %j as %s, and is read as the same value, where texts, numbers and switches may stand", (value, line) => {
+    expect(lineOf(MIXED, value)).toBe(line);
+    expect(valueOfLine(MIXED, line)).toBe(value);
+  });
+
+  it("is a text where only texts may stand, and no switch where none may", () => {
+    const only = { isNumeric: false, isBoolean: false, isText: true };
+    expect(['"5"', "5", "true"].map((line) => valueOfLine(only, line))).toEqual(['"5"', "5", "true"]);
+    const statuses = { isNumeric: true, isBoolean: false, isText: false };
+    expect(["502", "reset", "true", "1e999"].map((line) => valueOfLine(statuses, line))).toEqual([
+      502,
+      "reset",
+      "true",
+      "1e999",
+    ]);
+  });
+
+  it("can be a number or a switch for a claim of a token", () => {
+    const { config } = membersOf(ROOT.$defs!.Plugin!, { name: "jwt" }).members;
+    const { additionalProperties } = schemaOf(ROOT, membersOf(schemaOf(ROOT, config!), {}).members.claims!);
+    expect(node(schemaOf(ROOT, additionalProperties as Schema))).toMatchObject({ is: "lines", ...MIXED });
+  });
+});
+
+describe("a schema", () => {
+  it("holds a secret where a value in it, at any depth, is one", () => {
+    const { key_auth: keyAuth, cors } = Object.fromEntries(
+      ["key_auth", "cors"].map((name) => [name, membersOf(ROOT.$defs!.Plugin!, { name }).members.config!]),
+    );
+    const { keys } = membersOf(schemaOf(ROOT, keyAuth!), {}).members;
+    const secret = { type: "string", writeOnly: true };
+    expect([keyAuth!, keys!, { anyOf: [text, { type: "array", items: secret }] }].map(holds)).toEqual([
+      true,
+      true,
+      true,
+    ]);
+    expect([cors!, text, { $ref: "#/$defs/Upstream" }, { $ref: "#/$defs/Plugin" }].map(holds)).toEqual([
+      false,
+      false,
+      true,
+      true,
+    ]);
+    function holds(schema: Schema): boolean {
+      return holdsSecret(ROOT, schema);
+    }
+  });
+});
+
+describe("an error of the gateway", () => {
+  it.each<readonly [string, string, boolean]>([
+    ["services[1]", "services[1]", true],
+    ["services[1].routes[0]", "services[1]", true],
+    ["services[10]", "services[1]", false],
+    ["services[1].route", "services[1].routes", false],
+    ["tests[0].name", "", true],
+  ])("at %s is one of %j: %j", (path, place, expected) => {
+    expect(isWithin(path, place)).toBe(expected);
   });
 });
 
