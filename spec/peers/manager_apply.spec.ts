@@ -104,6 +104,13 @@ describe("a change by a form", () => {
       expect(key).toMatch(/^[\w-]{43}$/);
       expect(await allFaultsOf(page)).toEqual([]);
       await page.getByRole("button", { name: "Put into the draft" }).click();
+      // It stays until the user leaves.
+      const review = page.getByRole("main").getByRole("link", { name: "Review and apply" });
+      await review.waitFor();
+      expect(await page.getByLabel("The new key").inputValue()).toBe(key);
+      await page.getByRole("button", { name: "Copy the key" }).waitFor();
+      expect(await allFaultsOf(page)).toEqual([]);
+      await review.click();
       await heading(page, "Review");
       expect((await fetch(`${url}/shop/items/1`, { headers: { apiKey: key } })).status).toBe(401);
       await apply(page);

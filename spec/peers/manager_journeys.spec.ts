@@ -192,8 +192,11 @@ describe("the key of a caller", () => {
     await goTo(page, "#/callers/ada?tab=edit", "Caller ada");
     await page.getByRole("link", { name: "Add a key, and let the others end" }).click();
     await page.getByLabel("Days until its other keys end").fill("7");
-    await page.getByRole("button", { name: "Make the key" }).click();
-    const key = await page.getByLabel("Key of the caller").inputValue();
+    await page.getByRole("button", { name: "Make a key" }).click();
+    const key = await page.getByLabel("The new key").inputValue();
+    await page.getByRole("button", { name: "Put into the draft" }).click();
+    await page.getByRole("main").getByRole("link", { name: "Review and apply" }).waitFor();
+    expect(await page.getByLabel("The new key").inputValue()).toBe(key);
     expect([await status(key), await status("an-old-key-of-ada")]).toEqual([401, 200]);
     await page.getByRole("main").getByRole("link", { name: "Review and apply" }).click();
     await heading(page, "Review");
