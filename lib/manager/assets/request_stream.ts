@@ -7,11 +7,12 @@ import type { Filter } from "./requests_text.ts";
 
 const AGAIN_MS = 5_000;
 
-/** `note` says why nothing comes. */
-export function requestStream(receive: (batch: TailBatch) => void, note: HTMLElement) {
+/** `note` says why nothing comes; `missed` is called when the stream is back, and requests may have ended meanwhile. */
+export function requestStream(receive: (batch: TailBatch) => void, missed: () => void, note: Node) {
   let asked: Filter | null = null;
   let source: EventSource | null = null;
   let timer = 0;
+  let isBroken = false;
 
   const open = (): void => {
     clearTimeout(timer);
@@ -22,7 +23,12 @@ export function requestStream(receive: (batch: TailBatch) => void, note: HTMLEle
     const { since: _, ...filter } = asked;
     source = new EventSource(`api/gateway/tail?${new URLSearchParams(filter)}`);
     source.addEventListener("lines", ({ data }: MessageEvent<string>) => receive(JSON.parse(data) as TailBatch));
+    source.addEventListener("open", () => {
+      if (isBroken) missed();
+      isBroken = false;
+    });
     source.addEventListener("error", () => {
+      isBroken = true;
       setText(
         note,
         "New requests cannot be read: a filter cannot be used, 32 others read them, or the connection is lost.",
@@ -32,12 +38,17 @@ export function requestStream(receive: (batch: TailBatch) => void, note: HTMLEle
     });
   };
 
+  const reopen = (): void => {
+    isBroken = true;
+    open();
+  };
+
   return {
     /** Null: nothing is to be read any more. */
     follow(filter: Filter | null): void {
-      asked = filter;
-      document.removeEventListener("visibilitychange", open);
-      if (filter !== null) document.addEventListener("visibilitychange", open);
+      [asked, isBroken] = [filter, false];
+      document.removeEventListener("visibilitychange", reopen);
+      if (filter !== null) document.addEventListener("visibilitychange", reopen);
       open();
     },
   };

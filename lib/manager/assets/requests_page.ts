@@ -77,6 +77,8 @@ class ListView {
   #looked = 0;
   /** Rows that wait until nobody points at the list. */
   #waiting: readonly ListedRequest[] = [];
+  /** What the stream has brought since the list was asked for, which may be without it. */
+  #since: readonly ListedRequest[] = [];
   /** Requests of the live stream that fit, and those of them that it has shown. */
   #streamed = { matched: 0, shown: 0 };
   #timer = 0;
@@ -91,7 +93,8 @@ class ListView {
   constructor(frame: Frame) {
     this.#frame = frame;
     this.#filters = filterFields(this.#filter, (ms) => this.#changeLater(ms));
-    this.#stream = requestStream((batch) => this.#receive(batch), this.#note);
+    const missed = () => void this.#load();
+    this.#stream = requestStream((batch) => this.#receive(batch), missed, this.#note);
     const { rows, node: table } = this.#table;
     rows.addEventListener("click", (event) => this.#onRowClick(event));
     for (const type of ["pointerleave", "focusout"]) table.addEventListener(type, () => this.#showHeld());
@@ -100,11 +103,16 @@ class ListView {
       else setText(this.#note, messageOf(error));
     };
     const options = { node: this.#note, failed };
-    this.#load = asking({ ...options, ask: () => this.#ask({}), show: (found) => this.#showAll(found) });
+    this.#load = asking({
+      ...options,
+      ask: () => ((this.#since = []), this.#ask({})),
+      show: (found) => this.#showAll(found),
+    });
     this.#count = asking({
       ...options,
-      ask: () => this.#ask({ limit: "1" }),
-      show: (found) => this.#showCounts(found),
+      ask: async () => ({ hash: this.hash, found: await this.#ask({ limit: "1" }) }),
+      // Counts for another filter come with its list.
+      show: ({ hash, found }) => hash === this.hash && this.#showCounts(found),
     });
     const list = el(
       "div",
@@ -122,6 +130,8 @@ class ListView {
 
   enter(id: string | null): number {
     this.#follow();
+    // What has ended since the list was left.
+    if (this.#visits > 0 && this.#isLive) void this.#load();
     if (id !== (this.#drawer?.id ?? null)) this.#showDrawer(id);
     return ++this.#visits;
   }
@@ -194,10 +204,15 @@ class ListView {
   }
 
   #showAll(found: RequestList): void {
+    const { rows } = this.#table;
+    const listed = new Set(found.requests.map(({ id }) => id));
+    const since = this.#since.filter(({ id }) => !listed.has(id));
+    const focused = rows.contains(document.activeElement) ? document.activeElement!.closest("tr")!.dataset.id : null;
     this.#waiting = [];
     this.#streamed = { matched: 0, shown: 0 };
     this.#held.hidden = true;
-    replace(this.#table.rows, ...found.requests.map((each) => this.#rowOf(each)));
+    replace(rows, ...[...since, ...found.requests].map((each) => this.#rowOf(each)));
+    if (focused !== null) this.#openerOf(focused)?.focus();
     this.#showCounts(found);
     this.#showPlace(found);
   }
@@ -250,7 +265,9 @@ class ListView {
     const fresh = lines.filter(({ request_id: id }: AccessLine) => !known.has(id)).map(listedLine);
     this.#streamed.matched += matched;
     this.#streamed.shown += lines.length;
-    this.#waiting = [...fresh.reverse(), ...this.#waiting].slice(0, MAX_LIVE_ROWS);
+    fresh.reverse();
+    this.#waiting = [...fresh, ...this.#waiting].slice(0, MAX_LIVE_ROWS);
+    this.#since = [...fresh, ...this.#since].slice(0, MAX_LIVE_ROWS);
     this.#showHeld();
     if (performance.now() - this.#countedAt < COUNTS_EVERY_MS) return;
     this.#countedAt = performance.now();
@@ -324,8 +341,13 @@ class ListView {
       this.#drawer.update();
     } else if (before !== null) {
       this.#isOpened = false;
-      this.#opener = rows.find((row) => row.dataset.id === before.id)?.querySelector("a") ?? null;
+      this.#opener = this.#openerOf(before.id);
     }
+  }
+
+  #openerOf(id: string | undefined): HTMLElement | null {
+    const rows = Array.from(this.#table.rows.children, (row) => row as HTMLElement);
+    return rows.find((row) => row.dataset.id === id)?.querySelector("a") ?? null;
   }
 
   #close(): void {
