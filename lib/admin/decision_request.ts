@@ -30,7 +30,7 @@ export async function decisionsRequest(
 }
 
 /** A sentence if it asks for something impossible. */
-export function readListQuestion(target: string): ListQuestion | string {
+function readListQuestion(target: string): ListQuestion | string {
   const query = queryOf(target);
   const filter = readRequestFilter(query, ["since", "until", "before", "limit"]);
   if (typeof filter === "string") return filter;

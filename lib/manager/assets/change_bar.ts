@@ -20,7 +20,7 @@ export function changeBar() {
   const what = el("span", { class: "change__what" });
   const stale = el("span", { role: "status" });
   const review = el("a", { class: "button button--primary", href: "#/apply", hidden: true }, "Review");
-  const ways = WAYS.map(([href, text]) => el("a", { class: "link", href }, text));
+  const ways = WAYS.map(([href, text]) => el("a", { href }, text));
   const node = el("nav", { class: "change", "aria-label": "Changes", hidden: true }, what, stale, review, ...ways);
   let digest: string | null = null;
   let isOpen = false;

@@ -5,7 +5,7 @@
 import { placeAt, textOf, textsAt, type Outline } from "./json_outline.ts";
 import { helpOf, schemasAt, type Schema } from "./schema_help.ts";
 
-export interface Suggestion {
+interface Suggestion {
   readonly label: string;
   readonly detail: string;
   /** Replaces the text of the completion. */

@@ -9,7 +9,7 @@ import { clientErrorShare, errorShare, statusesText } from "./inventory.ts";
 import { MASK, settingLines } from "./setting_lines.ts";
 
 export function link(href: string, ...children: readonly Child[]): HTMLAnchorElement {
-  return el("a", { href, class: "link" }, ...children);
+  return el("a", { href }, ...children);
 }
 
 /** Breadcrumbs; the last name is the page's own, without a link. */

@@ -38,7 +38,7 @@ function conditionText(condition: Condition): string {
   return condition === "" ? "empty" : `= ${condition}`;
 }
 
-export interface ConditionExample {
+interface ConditionExample {
   /** "beta=1&plan=a%20b" */
   readonly query: string;
   /** One in each line: "X-Version: 2". */

@@ -10,7 +10,7 @@ export interface LineMark {
   readonly kind: "error" | "warning" | "found" | "current";
 }
 
-export interface Piece {
+interface Piece {
   readonly text: string;
   /** Space-separated: "key error". "" for brackets, commas and space. */
   readonly kinds: string;

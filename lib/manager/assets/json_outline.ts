@@ -17,7 +17,7 @@ export interface JsonValue {
   isClosed: boolean;
 }
 
-export interface JsonMember {
+interface JsonMember {
   readonly key: string;
   readonly start: number;
   readonly end: number;
@@ -26,7 +26,7 @@ export interface JsonMember {
   readonly value: JsonValue | null;
 }
 
-export interface JsonFault {
+interface JsonFault {
   readonly from: number;
   readonly to: number;
   readonly message: string;

@@ -6,7 +6,7 @@ import { isSessionEnd, messageOf, type ApiError, type ask, type Now, type ProxyC
 import { mergedHistory, withPoint } from "./history.ts";
 import { queryOf, type Known, type Shown } from "./page.ts";
 
-export interface LiveOptions {
+interface LiveOptions {
   readonly ask: typeof ask;
   /** What the page shows. */
   readonly shown: () => Shown;

@@ -6,7 +6,7 @@ import { field } from "./components.ts";
 import { el, replace, setPending, setText } from "./dom.ts";
 import type { Page } from "./page.ts";
 
-export interface LoginOptions {
+interface LoginOptions {
   /** Why the page is shown: "Your session has ended. Sign in to continue." Null on the first visit. */
   readonly notice: string | null;
   /** Called after a login for which the browser has stored the cookie. */

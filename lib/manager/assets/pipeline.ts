@@ -261,7 +261,7 @@ export class Pipeline {
         ...ofLevel.map(({ button }, i) => el("li", {}, i > 0 && arrow("down"), button)),
       );
       const group = el("div", { class: "pipe__group" }, el("p", { class: "pipe__level" }, `${level} plugins`), list);
-      steps.push(el("li", { class: "pipe__step pipe__step--level" }, arrow("on"), group));
+      steps.push(el("li", { class: "pipe__step" }, arrow("on"), group));
     }
     if (plugins.length === 0)
       steps.push(el("li", { class: "pipe__step" }, arrow("on"), el("p", { class: "pipe__none muted" }, "No plugins")));

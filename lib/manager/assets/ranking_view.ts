@@ -47,7 +47,7 @@ function rowOf({ name, hash, note, value, share }: RankingRow): HTMLElement {
       hash === null ? el("span", {}, ...breakable(name)) : el("a", { href: hash }, name),
       note !== "" && el("span", { class: "muted ranking__note" }, note),
     ),
-    el("span", { class: "ranking__value num" }, value),
+    el("span", { class: "num" }, value),
     bar,
   );
 }

@@ -7,7 +7,7 @@ import { errorShare } from "./inventory.ts";
 import { hashFor, hashForRequests } from "./url_hash.ts";
 
 /** Rows of each list; GET /gateway/now?figures=top has as many routes for each. */
-export const MAX_ROWS = 5;
+const MAX_ROWS = 5;
 
 export interface RankingRow {
   readonly name: string;

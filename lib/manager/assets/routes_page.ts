@@ -22,7 +22,7 @@ import {
 } from "./tables.ts";
 import { withWarnings } from "./warnings.ts";
 
-export interface RouteRow {
+interface RouteRow {
   readonly service: ServiceConfig;
   readonly route: RouteConfig;
   readonly pattern: string;

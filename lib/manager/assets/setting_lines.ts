@@ -3,7 +3,7 @@
  */
 import { isRecord } from "./json_text.ts";
 
-export interface SettingLine {
+interface SettingLine {
   /** "keys[0].id" */
   readonly name: string;
   readonly value: string;

@@ -9,7 +9,7 @@ export interface Label {
   readonly tone: "good" | "warn" | "bad" | "idle";
 }
 
-export interface UpstreamLabel extends Label {
+interface UpstreamLabel extends Label {
   /** Higher is worse. */
   readonly rank: number;
 }

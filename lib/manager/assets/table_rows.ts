@@ -6,7 +6,7 @@ import { hashWith, pathIn, queryIn } from "./url_hash.ts";
 
 export type SortValue = string | number | null;
 
-export interface Sort {
+interface Sort {
   readonly key: string;
   readonly descending: boolean;
 }

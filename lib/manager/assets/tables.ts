@@ -32,7 +32,7 @@ export interface Column<Row> {
   make(row: Row): Part;
 }
 
-export interface TableOptions<Row> {
+interface TableOptions<Row> {
   /** Unique on the page; part of element ids. */
   readonly name: string;
   /** Its name for screen readers. */
@@ -287,7 +287,7 @@ function tableElements<Row>({
   searchable = true,
 }: TableOptions<Row>) {
   const input = searchInput({ id: `search-${name}` });
-  const count = el("p", { class: "muted data__count", role: "status" });
+  const count = el("p", { class: "muted", role: "status" });
   const headers = columns.map((column) => {
     const sorter = el("button", { type: "button", class: "sort" }, column.title);
     return {

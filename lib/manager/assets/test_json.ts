@@ -7,7 +7,7 @@ import { MASK } from "./setting_lines.ts";
 import type { TryInput } from "./try_form.ts";
 
 /** A test as `tests` of the configuration has it, with the members that are written here. */
-export interface TestJson {
+interface TestJson {
   readonly name: string;
   readonly request: {
     readonly method: string;

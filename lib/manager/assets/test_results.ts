@@ -5,7 +5,7 @@ import type { TestResult } from "./api.ts";
 import { isRecord, valueAt } from "./json_text.ts";
 
 /** One line of a comparison. */
-export interface Comparison {
+interface Comparison {
   /** "status", "headers.WWW-Authenticate" */
   readonly name: string;
   readonly expected: string;

@@ -2,7 +2,7 @@
  * Compares two texts line by line (Myers, "An O(ND) Difference Algorithm", 1986) within a bound of time and memory.
  */
 
-export interface DiffLine {
+interface DiffLine {
   readonly kind: "same" | "removed" | "added";
   readonly text: string;
   /** The number of the line in the old and in the new text, from 1; null: it is not in that text. */

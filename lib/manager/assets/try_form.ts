@@ -3,7 +3,7 @@
  */
 import type { ExplainRequest } from "./api.ts";
 
-export type TryForm = { readonly request: ExplainRequest } | { readonly errors: readonly FieldError[] };
+type TryForm = { readonly request: ExplainRequest } | { readonly errors: readonly FieldError[] };
 
 /** The texts of the fields. `headers` has one header per line: "Name: value". */
 export interface TryInput {

@@ -102,7 +102,7 @@ function statePart(row: UpstreamRow): Part {
   const badge = stateBadge();
   const why = el("span", { class: "muted sub" });
   return {
-    node: el("span", { class: "state-cell" }, badge.node, why),
+    node: el("span", {}, badge.node, why),
     refresh() {
       const state = stateOf(row);
       badge.set(upstreamLabel(state));

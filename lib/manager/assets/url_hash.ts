@@ -3,7 +3,7 @@
  */
 import type { Warning } from "./api.ts";
 
-export interface PageAddress {
+interface PageAddress {
   /** "" is the overview. */
   readonly page: string;
   /** Decoded: "#/routes/shop/list%20all" has ["shop", "list all"]. */
