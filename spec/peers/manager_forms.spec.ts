@@ -31,6 +31,17 @@ async function shop(): Promise<Open> {
 }
 
 const put = ({ page }: Open) => page.getByRole("button", { name: "Put into the draft" }).press("Enter");
+/** Checks of the gateway wait until they are let go. */
+const HELD = `{
+  const send = fetch;
+  window.held = [];
+  window.fetch = (url, init) =>
+    !url.endsWith("/gateway/validate") ? send(url, init) :
+    new Promise((done) => held.push(() => send(url, init).then(async (answer) => {
+      const text = await answer.text();
+      done(new Response(text, answer));
+    })));
+}`;
 const contentOf = ({ file }: Open) => JSON.parse(readFileSync(file, "utf8"));
 
 describe("a plugin", () => {
@@ -117,6 +128,51 @@ describe("a plugin", () => {
       expect(errors).toEqual([]);
     },
   );
+});
+
+describe("a form", () => {
+  it("asks the gateway once however often it is sent, and changes nothing once the user is elsewhere", async () => {
+    const opened = await shop();
+    const { page, errors } = opened;
+    await page.evaluate(HELD);
+    await goTo(page, "#/add/upstream", "Add an upstream");
+    await page.getByLabel("host").fill("127.0.0.1");
+    await page.getByLabel("port").fill("1");
+    const send = "(form => { form.requestSubmit(); form.requestSubmit(); })(document.querySelector('main form'))";
+    await page.evaluate(send);
+    await page.evaluate(send);
+    expect(await page.evaluate("held.length")).toBe(1);
+    await goTo(page, "#/services", "Services");
+    await page.evaluate("held[0]()");
+    await goTo(page, "#/add/upstream", "Add an upstream");
+    await page.getByLabel("host").waitFor();
+    expect(await page.getByText("Draft:").count()).toBe(0);
+    expect(errors).toEqual([]);
+  });
+
+  it("keeps a claim a number or makes it a switch, and shows a condition by its own alternative", async () => {
+    const { port } = await upstream();
+    const config = { alg: "HS256", secret: "${env:FORMS_SECRET}", claims: { level: 5, email_verified: "true" } };
+    const match = { headers: { "X-A": { not: "x" } } };
+    const routes = [{ name: "open", path: "/open", match, plugins: [{ name: "jwt", config }] }];
+    const services = [{ name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0.1", port }], routes }];
+    const { page, errors } = await openOverview(browser, JSON.stringify({ services }, null, 2), {
+      environment: { ADMIN_WRITE: "true", FORMS_SECRET: "a-secret-of-at-least-32-characters" },
+    });
+    await goTo(page, "#/add/plugin_settings?of=shop&of=open&of=jwt", "Change a plugin");
+    const claims = page.getByRole("group", { name: "claims" }).locator("textarea");
+    expect([await claims.nth(0).inputValue(), await claims.nth(1).inputValue()]).toEqual(["5", '"true"']);
+    await claims.nth(0).fill("6");
+    await claims.nth(1).fill("true");
+    await page.getByRole("button", { name: "Put into the draft" }).click();
+    await heading(page, "Review");
+    await shows(page, '"level": 6');
+    await shows(page, '"email_verified": true');
+    await goTo(page, "#/add/route_settings?of=shop&of=open", "Change a route");
+    await page.getByText("match", { exact: true }).first().waitFor();
+    expect(await page.getByLabel("not", { exact: false }).first().inputValue()).toBe("x");
+    expect(errors).toEqual([]);
+  });
 });
 
 describe("a test", () => {
