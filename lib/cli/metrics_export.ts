@@ -13,7 +13,9 @@ export function exportMetrics(settings: MetricsExport, gateway: ReportedGateway,
   const { clock, metrics, configuration } = GatewayCore.internalsOf(gateway);
   const reporting = ReportedGateway.reportingOf(gateway);
   reporting.exporter = new MetricsExporter({
-    ...{ settings, clock, log },
+    settings,
+    clock,
+    log,
     proxy: () => configuration.snapshot.egressProxy,
     refresh: () => refresh(gateway, "all"),
     families: () => reporting.families(),

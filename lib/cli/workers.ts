@@ -43,12 +43,10 @@ export function openWorkers(
   const isSent = logsExport !== null;
   const write = isSent ? (line: string) => writeAgain(line, log) : (line: string) => lines.add(line, log);
   return new Supervisor({
-    ...{
-      count,
-      log: { level: logLevel, format: isSent ? "json" : logFormat },
-      tracing,
-      adminCookie: admin?.cookie ?? null,
-    },
+    count,
+    log: { level: logLevel, format: isSent ? "json" : logFormat },
+    tracing,
+    adminCookie: admin?.cookie ?? null,
     features,
     asked,
     areDurationsSent: metricsExport !== null,

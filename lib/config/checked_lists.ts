@@ -131,6 +131,7 @@ export function* checkServices(
     lists.set(member, { ...checked, values: checked.value, issues: [] } as unknown as CheckedList);
   }
   const list = newList();
+  const ofService = schema.fields!.get("services")!.item!;
   const node = members.get("services");
   const items = node?.kind === "array" ? node.items : [];
   for (const [index, item] of items.entries()) {
@@ -138,9 +139,7 @@ export function* checkServices(
     const digest = item.digest!;
     const same = asBefore(digest);
     const within = { ...context, issues: list.issues };
-    const checked = same
-      ? movedTo(index, same)
-      : yield* checkApart(schema.fields!.get("services")!.item!, item, ["services", index], within);
+    const checked = same ? movedTo(index, same) : yield* checkApart(ofService, item, ["services", index], within);
     // One that is there twice is in conflict with itself.
     if (same !== null && !services.has(digest)) kept.set(item, same.value as Service);
     note(digest, checked);

@@ -37,7 +37,13 @@ export function sharedCounters(
   });
   const make = () =>
     new RedisCounters(settings, {
-      ...{ clock, log, local, errors, writeBatch, random: Math.random, shared },
+      clock,
+      log,
+      local,
+      errors,
+      writeBatch,
+      random: Math.random,
+      shared,
       connect(server) {
         const socket = connect(
           { ...server, dial: egress.dialer({ ...server, why: "redis" }) },

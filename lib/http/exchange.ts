@@ -203,13 +203,11 @@ export class Notes {
   upstreamPath: string | null = null;
   /** How many times an upstream was tried. */
   attempts = 0;
-  /**
-   * The last attempt that has finished, and those before it; null also where nobody asks for them. `name`: of the
-   * upstream; `from`: `clock.now()` at its start.
-   */
+  /** The last attempt that has finished, and those before it; null also where nobody asks for them. */
   tried: {
-    readonly name: string;
+    readonly upstream: string;
     readonly status: number | null;
+    /** `clock.now()` at its start. */
     readonly from: number;
     readonly ms: number;
     readonly before: Notes["tried"];
@@ -230,8 +228,13 @@ export class Notes {
   /** The plugin that has the request now, where its time is counted, and `clock.now()` when it got it. */
   plugin: PluginTime | null = null;
   pluginFrom = 0;
-  /** The plugin that last held the request for 0.1 ms or longer, and those before it; `name`: see `Scope.key`. */
-  held: Notes["tried"] = null;
+  /** The plugin (`Scope.key`) that last held the request for `HELD_MS` or longer, and those before it. */
+  held: {
+    readonly plugin: string;
+    readonly from: number;
+    readonly ms: number;
+    readonly before: Notes["held"];
+  } | null = null;
   /** By the last cache that was asked; null where none was. */
   cache: CacheResult | null = null;
   /** Bytes received of the request body, or from the client of a tunnel; null before counting starts. */
@@ -247,18 +250,18 @@ export class Notes {
   fault: string | null = null;
 }
 
-/**
- * Ends the time of the plugin that has the request (`by`), if there is one. Only one that takes long costs an object.
- */
+/** Only a plugin that takes longer costs an object. */
+const HELD_MS = 0.1;
+
+/** Ends the time of the plugin that has the request (`by`), if there is one. */
 export function stopPluginTime(notes: Notes, now: number): void {
-  if (notes.plugin === null) return;
-  const from = notes.pluginFrom;
+  const { plugin, pluginFrom: from, by } = notes;
+  if (plugin === null) return;
   const ms = now - from;
-  notes.plugin.ms += ms;
+  plugin.ms += ms;
   notes.plugin = null;
   // A fetch of a cache has no plugin of its own.
-  if (ms >= 0.1 && notes.by !== null)
-    notes.held = { name: notes.by.scope.key, status: null, from, ms, before: notes.held };
+  if (ms >= HELD_MS && by !== null) notes.held = { plugin: by.scope.key, from, ms, before: notes.held };
 }
 
 export function noCertificate(): null {

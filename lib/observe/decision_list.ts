@@ -83,7 +83,7 @@ export async function listDecisions(
     const next = slice();
     if (next !== undefined) await next;
     const number = ring.before(newest, age);
-    const endedAt = ring.doubles[(ring.at(number) >> 3) + 1]!;
+    const endedAt = ring.timeOf(number);
     if (endedAt < since) older++;
     if (endedAt < since || endedAt >= until) continue;
     const slot = copied(ring, number);

@@ -67,6 +67,11 @@ export class DecisionRing {
     return HEAD_BYTES + ((number - 1) % this.slots) * SLOT_BYTES;
   }
 
+  /** When the request with this number ended, in milliseconds since 1970. */
+  timeOf(number: number): number {
+    return this.doubles[(this.at(number) >> 3) + 1]!;
+  }
+
   /** The number of the latest request. */
   get last(): number {
     return Atomics.load(this.words, 0) % this.lap || this.lap;
@@ -228,23 +233,21 @@ export class Decisions {
     // The latest steps, as many as leave room for a part of the path; a try is under way if the client has
     // disconnected.
     const { askedAt, upstream, tried: before } = notes;
+    const { startedAt } = call;
     let steps = 0;
-    let isPlugin = false;
-    let step: Notes["tried"] =
-      askedAt === null ? before : { name: upstream!, status: null, from: askedAt, ms: now - askedAt, before };
-    for (; steps === 0 || end - next >= STEP_BYTES + PATH_ROOM; step = step.before, steps++) {
-      if (step === null && !isPlugin) {
-        isPlugin = true;
-        step = notes.held;
-      }
-      if (step === null) break;
+    let tried: Notes["tried"] =
+      askedAt === null ? before : { upstream: upstream!, status: null, from: askedAt, ms: now - askedAt, before };
+    for (; tried !== null && (steps === 0 || end - next >= STEP_BYTES + PATH_ROOM); tried = tried.before) {
       end -= STEP_BYTES;
-      const name = this.numberOf(step.name);
-      // An assignment takes the low 32 bits.
-      words[end >> 2] = name;
-      words[(end >> 2) + 1] = Math.floor(name / 2 ** 32) * 2 ** 10 + (isPlugin ? BY_PLUGIN : (step.status ?? 0));
-      words[(end >> 2) + 2] = hundredths(step.from - call.startedAt);
-      words[(end >> 2) + 3] = hundredths(step.ms);
+      steps++;
+      this.#writeStep(words, end, tried.upstream, tried.status ?? 0);
+      writeTimes(words, end, tried.from - startedAt, tried.ms);
+    }
+    for (let { held } = notes; held !== null && end - next >= STEP_BYTES + PATH_ROOM; held = held.before) {
+      end -= STEP_BYTES;
+      steps++;
+      this.#writeStep(words, end, held.plugin, BY_PLUGIN);
+      writeTimes(words, end, held.from - startedAt, held.ms);
     }
     const plain = target.charCodeAt(0) === SLASH ? ring.plainLine(next, authority, end, OF_HOST) : 0;
     if (plain === 0 || ring.plainLine(plain, target, end, OF_PATH) === 0) {
@@ -262,9 +265,23 @@ export class Decisions {
     words[(at >> 2) + 1] = ((isTraced ? TRACED | steps : steps) << 16) | (notes.status ?? 0);
     ring.end(number);
   }
+
+  /** `name`: of an upstream, or of a plugin (`Scope.key`). */
+  #writeStep(words: Int32Array, place: number, name: string, status: number): void {
+    const number = this.numberOf(name);
+    // An assignment takes the low 32 bits.
+    words[place >> 2] = number;
+    words[(place >> 2) + 1] = Math.floor(number / 2 ** 32) * 2 ** 10 + status;
+  }
 }
 
-/** Of milliseconds, up to 11.9 hours; not negative: a fetch that a request has joined may have begun before it. */
+/** In milliseconds, `at` since the request had arrived; each is 11.9 hours at most. */
+function writeTimes(words: Int32Array, place: number, at: number, ms: number): void {
+  words[(place >> 2) + 2] = hundredths(at);
+  words[(place >> 2) + 3] = hundredths(ms);
+}
+
+/** Never negative: a fetch that a request has joined may have begun before it. */
 function hundredths(ms: number): number {
   return Math.min(Math.max(Math.round(ms * 100), 0), 2 ** 32 - 1);
 }

@@ -119,8 +119,10 @@ export class ServiceMeter {
 
   /** `status`: null without a response; `call`: its attempt is still the current one. */
   tried(upstream: string, ms: number, status: number | null, call?: Call): void {
-    const notes = call?.notes;
-    if (notes) notes.tried = { name: upstream, status, from: notes.askedAt!, ms, before: notes.tried };
+    if (call !== undefined) {
+      const { askedAt: from, tried: before } = call.notes;
+      call.notes.tried = { upstream, status, from: from!, ms, before };
+    }
     if (call?.aborted) return;
     this.upstreams.get(upstream)?.count(status === null || status >= 500, false, ms);
   }

@@ -114,7 +114,7 @@ function fitting(filter: RequestFilter): Seen["fits"] {
 function factsOf({ call, method, clientAddress, target }: RequestFacts, now: number): FilteredFacts {
   const { notes } = call;
   const upstreams = [notes.upstream];
-  for (let { tried } = notes; tried !== null; tried = tried.before) upstreams.push(tried.name);
+  for (let { tried } = notes; tried !== null; tried = tried.before) upstreams.push(tried.upstream);
   return {
     status: notes.status,
     code: notes.code ?? (call.aborted ? "client_closed" : null),

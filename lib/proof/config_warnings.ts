@@ -103,8 +103,8 @@ function ofProxyHeaders({ config: { global } }: ValidConfig): readonly ConfigWar
   const path = "global.proxy_protocol";
   const message =
     `${path} takes connections of trusted proxies with and without a header: ` +
-    (`where one of these passes on bytes without a header of its own, its clients can send one, ` +
-      `and be whoever they like.`);
+    `where one of these passes on bytes without a header of its own, ` +
+    `its clients can send one, and be whoever they like.`;
   const remedy = 'Let each of the proxies send a header, and write "require".';
   const place = { path, at: ["global", "proxy_protocol"], service: null, route: null };
   return [{ code: "proxy_header_optional", message, example: null, remedy, ...place }];

@@ -219,7 +219,11 @@ const NOTHING = {
   plugins: [],
   open: false,
   answer: null,
-  ...{ strategy: null, hashOn: null, sticky: null, timeouts: null, upstreams: [] },
+  strategy: null,
+  hashOn: null,
+  sticky: null,
+  timeouts: null,
+  upstreams: [],
 } as const;
 
 /** Null: there is no upstream, or no such head can be sent. */

@@ -207,8 +207,15 @@ class PluginStep implements Step {
 function said(action: PluginVerdict["action"], verdict: string, more: Partial<PluginVerdict> = {}): PluginVerdict {
   return {
     action,
-    ...{ status: null, code: null, rule: null, location: null, asks: null, caller: null },
-    ...{ groups: [], sets: [], removes: [] },
+    status: null,
+    code: null,
+    rule: null,
+    location: null,
+    asks: null,
+    caller: null,
+    groups: [],
+    sets: [],
+    removes: [],
     ...more,
     verdict,
   };

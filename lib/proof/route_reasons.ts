@@ -65,7 +65,10 @@ export function explainRoute(found: Found<RouteTarget>, asked: Asked) {
     .filter(({ route }) => !isFit.has(route))
     .slice(0, MAX_NAMED);
   const known: Known = {
-    ...{ found, asked, fits, isFit },
+    found,
+    asked,
+    fits,
+    isFit,
     winner: found.kind === "route" ? fits.find(({ route }) => route === placeOf(found.target).route)! : null,
     deciding: found.kind === "none" || found.kind === "route" ? [] : found.routes.map(placeOf),
   };

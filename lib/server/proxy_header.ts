@@ -2,7 +2,8 @@
  * Reads the header of the PROXY protocol, with which a proxy begins a connection, before anything else is read from it.
  */
 import type { Socket } from "node:net";
-import { parseProxyHeader, proxyHeaderBegins } from "../base/proxy_protocol.ts";
+import { parseProxyHeader, proxyHeaderBegins, type ProxyHeader } from "../base/proxy_protocol.ts";
+import { readFirstBytes } from "./first_bytes.ts";
 import type { Http1Options } from "./http1.ts";
 import type { ConnectionLimit } from "./limits.ts";
 
@@ -21,56 +22,44 @@ interface ReadingOptions extends Pick<Http1Options, "clock" | "drain" | "receivi
 export function readProxyHeader(
   socket: Socket,
   mode: "accept" | "require",
-  { clock, drain, receiving, connections, giveBack }: ReadingOptions,
+  options: ReadingOptions,
   serve: () => void,
 ): void {
+  const { receiving, connections, giveBack } = options;
   const isTrusted = () => receiving().proxies?.has(socket.remoteAddress ?? "") === true;
   // Nothing that it sends would be read.
   if (mode === "require" && !isTrusted()) return connections.refuse(socket, UNTRUSTED);
-  let seen: Buffer = Buffer.alloc(0);
-  const onReadable = () => {
-    for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;)
-      seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
-    const begins = proxyHeaderBegins(seen);
-    if (begins === "part") return;
-    if (begins === "none") return mode === "require" ? refuse("there is no PROXY header") : begin(null, seen);
-    if (!isTrusted()) return refuse(UNTRUSTED);
-    const header = parseProxyHeader(seen);
-    if (header === "part") return;
-    if (typeof header === "string") refuse("the PROXY header is invalid");
-    else begin(header.address, seen.subarray(header.length));
+  /** The reason where the connection is refused. */
+  const read = (bytes: Buffer): ProxyHeader | string | null => {
+    const begins = proxyHeaderBegins(bytes);
+    if (begins === "part") return null;
+    if (begins === "none") return mode === "require" ? "there is no PROXY header" : NO_HEADER;
+    if (!isTrusted()) return UNTRUSTED;
+    const header = parseProxyHeader(bytes);
+    if (header === "part") return null;
+    return typeof header === "string" ? "the PROXY header is invalid" : header;
   };
-  // It has sent part of a header at most, and sends nothing more.
-  const onEnd = () => void socket.destroy();
-  const undecided = { endIdle: () => void (socket.bytesRead === 0 && socket.destroy()) };
-  const stop = () => {
-    timer.cancel();
-    drain.remove(undecided);
-    socket.off("readable", onReadable).off("end", onEnd).off("close", stop);
-  };
-  const begin = (address: string | null, rest: Buffer) => {
-    stop();
-    if (socket.destroyed) return;
-    if (rest.length > 0) socket.unshift(rest);
-    if (address !== null) {
-      Object.defineProperty(socket, "remoteAddress", { value: address });
-      socket.off("close", giveBack);
-      giveBack();
-      if (connections.admit(socket) === null) return;
-    }
-    serve();
-  };
-  const refuse = (reason: string) => {
-    stop();
-    connections.refuse(socket, reason);
-  };
-  const timer = clock.after(receiving().limits.headersTimeoutMs, () => {
-    // Browsers and checks of balancers open connections that they do not use.
-    if (socket.bytesRead === 0) socket.destroy();
-    else refuse("a PROXY header has not arrived in time");
+  readFirstBytes(socket, options, {
+    read,
+    decided(found, bytes) {
+      if (typeof found === "string") return connections.refuse(socket, found);
+      const { address, length } = found;
+      if (bytes.length > length) socket.unshift(bytes.subarray(length));
+      if (address !== null) {
+        Object.defineProperty(socket, "remoteAddress", { value: address });
+        socket.off("close", giveBack);
+        giveBack();
+        if (connections.admit(socket) === null) return;
+      }
+      serve();
+    },
+    late() {
+      // Browsers and checks of balancers open connections that they do not use.
+      if (socket.bytesRead === 0) socket.destroy();
+      else connections.refuse(socket, "a PROXY header has not arrived in time");
+    },
   });
-  drain.add(undecided);
-  socket.on("readable", onReadable).on("end", onEnd).on("close", stop);
 }
 
+const NO_HEADER: ProxyHeader = { length: 0, address: null };
 const UNTRUSTED = "one that begins with a PROXY header, or has to, is not from global.trusted_proxies";

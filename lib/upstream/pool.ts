@@ -146,7 +146,11 @@ export class Http1Pool {
       ...(client !== null && { client }),
     };
     const socket = this.#connector.open(address, more);
-    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, client, lendsBytes);
+    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, {
+      address,
+      client,
+      lendsBytes,
+    });
     this.#connections.add(connection);
     socket.once("close", () => {
       this.#connections.delete(connection);
@@ -207,14 +211,12 @@ export class Connection {
   constructor(
     socket: Socket,
     idleMs: number,
-    address: Address | undefined,
-    client: string | null,
-    lendsBytes: boolean,
+    { address, client, lendsBytes }: Pick<Connection, "address" | "client" | "lendsBytes">,
   ) {
     this.socket = socket;
+    this.address = address;
     this.client = client;
     this.lendsBytes = lendsBytes;
-    this.address = address;
     this.parser = new ResponseParser();
     this.#idleMs = idleMs;
     this.#listeners = [

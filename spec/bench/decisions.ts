@@ -28,7 +28,7 @@ function inboundOf(i: number) {
   const isRefused = i % 8 === 0;
   const tried = isRefused
     ? null
-    : { name: `127.0.0.1:${9001 + (i % 3)}`, status: 200, from: 0.5, ms: 1.25, before: null };
+    : { upstream: `127.0.0.1:${9001 + (i % 3)}`, status: 200, from: 0.5, ms: 1.25, before: null };
   const facts = {
     status: isRefused ? 403 : 200,
     code: isRefused ? "forbidden" : null,

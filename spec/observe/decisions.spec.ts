@@ -139,8 +139,8 @@ describe("a decision", () => {
     async () => {
       const { end, find, clock } = remembering();
       const arrived = clock.now() - 5;
-      const first = { name: KEYS.key, status: null, from: arrived + 0.25, ms: 0.5, before: null };
-      const held = { name: LIMIT.key, status: null, from: arrived + 0.75, ms: 1.5, before: first };
+      const first = { plugin: KEYS.key, from: arrived + 0.25, ms: 0.5, before: null };
+      const held = { plugin: LIMIT.key, from: arrived + 0.75, ms: 1.5, before: first };
       end("r", {}, { held, tried: tried("a", 200, 2, null, arrived + 2.25) });
       expect(await find("r")).toMatchObject({
         plugins: [
@@ -547,7 +547,7 @@ describe("threads", () => {
           askedAt: null,
           held: null,
           upstream: "a",
-          tried: { name: "a", from: 0, status: 200, ms: 1, before: null },
+          tried: { upstream: "a", from: 0, status: 200, ms: 1, before: null },
         };
         decisions.add(
           {

@@ -3,10 +3,10 @@
  * in the specs of that page.
  */
 import { readFileSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { hashPassword } from "../../lib/base/password.ts";
 import { fileWith } from "../support/process.ts";
-import { launch, soon, visit, type Browser, type Page } from "./browser.ts";
+import { soon, visit, type Page } from "./browser.ts";
 import {
   heading,
   isLive,
@@ -22,11 +22,6 @@ import {
 import { answered, apply, goTo, openWriting, shows, written } from "./manager_writing.ts";
 
 const shared = shareGateway({ ADMIN_WRITE: "true" });
-let browser: Browser;
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(() => browser.close());
 
 /** Opens a page, an item or a request with the palette. */
 async function callUp(page: Page, what: string, option: RegExp): Promise<void> {
@@ -154,8 +149,8 @@ describe("an operator", () => {
       const origin = await upstream();
       const users = [{ user: "ops", password: await hashPassword("secret"), role: "operator" }];
       const environment = { ADMIN_WRITE: "true", ADMIN_USERS_FILE: fileWith(users, "users.json") };
-      const { file, managerUrl } = await openOverview(browser, written(origin.port), { environment });
-      const { page } = await visit(browser);
+      const { file, managerUrl } = await openOverview(shared.browser, written(origin.port), { environment });
+      const { page } = await visit(shared.browser);
       await page.goto(managerUrl!);
       await heading(page, "Sign in");
       await signIn(page, "secret", "ops");

@@ -55,8 +55,14 @@ export function remembering(count: number | undefined = 100, memory = new Map<st
 }
 
 /** `from`: by the clock. */
-export const tried = (name: string, status: number | null, ms: number, before: Notes["tried"] = null, from = 0) => ({
-  name,
+export const tried = (
+  upstream: string,
+  status: number | null,
+  ms: number,
+  before: Notes["tried"] = null,
+  from = 0,
+) => ({
+  upstream,
   status,
   from,
   ms,

@@ -205,7 +205,9 @@ class IngressReader {
       settings: { ...settings, split: canary.split, ...this.#annotated.settings },
       plugins: this.#annotated.plugins,
       closed: closedBy(this.#closed(path.host)) ?? closed,
-      ...{ rewrite, isRegex, goesOn },
+      rewrite,
+      isRegex,
+      goesOn,
     };
   }
 
@@ -245,7 +247,10 @@ class IngressReader {
       if (path !== "/")
         place.note("Exact: a path with a slash at its end is the one without it here: both get the rule");
       return {
-        ...{ segments: literalSegments(path), isPrefix: false, isWider: false, goesOn: isRegexHost },
+        segments: literalSegments(path),
+        isPrefix: false,
+        isWider: false,
+        goesOn: isRegexHost,
         ...fullRewrite(target),
       };
     }

@@ -182,8 +182,13 @@ export class KubeRoutes {
       const needsScheme = made.redirect?.origin.startsWith("scheme:") === true;
       const ways = needsScheme && only === undefined && known.length > 1 ? known : [only];
       return ways.map((scheme) => ({
-        ...{ host, segments: match.segments, isPrefix: match.isPrefix, isWider: match.isWider },
-        ...{ scheme, methods: match.methods, wanted },
+        host,
+        segments: match.segments,
+        isPrefix: match.isPrefix,
+        isWider: match.isWider,
+        scheme,
+        methods: match.methods,
+        wanted,
         target: isAnswered ? { ...target, redirect: this.#redirectOf(made, scheme ?? known[0] ?? "http") } : target,
       }));
     });

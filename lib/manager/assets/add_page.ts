@@ -132,7 +132,11 @@ function fieldsOf(
   const path = list === undefined ? chosen : [...chosen, list, items.length];
   const value = list === undefined ? valueAt(file, path) : freshOf(frame, form);
   const fields = new SchemaForm(schemaAt(root, file, path), {
-    ...{ ...shown, frame, root, path, value },
+    ...shown,
+    frame,
+    root,
+    path,
+    value,
     editorAt: (at) => `#/edit?line=${draft.text.slice(0, startOf(draft.text, at)).split("\n").length}`,
   });
   const days = el("input", { id: "form-days", type: "number", min: 1, autocomplete: "off" });

@@ -25,7 +25,9 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
   const none = missing(`caller “${id}”`, "#/callers", "All callers");
   let dueAt = 0;
   const asked = askingFor<OneCaller | null>({
-    ...{ frame, what: "The caller", node: content.node },
+    frame,
+    what: "The caller",
+    node: content.node,
     ask: () => ask<OneCaller>("GET", `/gateway/caller?${new URLSearchParams({ id })}`).catch(unlessMissing),
     show(found) {
       caller = found;
@@ -56,7 +58,9 @@ export const onePage: OpenPage = (frame, [id = ""]) => {
 function itemOf(frame: Frame, id: string, now: () => OneCaller): Item {
   const of = { caller: id };
   return {
-    ...{ name: id, of, crumbs: [["#/callers", "Callers"]] },
+    name: id,
+    of,
+    crumbs: [["#/callers", "Callers"]],
     head: [drawn(now, stateOf, "badges")],
     tabs: {
       Traffic: () => trafficTab(of, () => now().figures, limitsOf(now)),

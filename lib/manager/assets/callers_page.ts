@@ -27,7 +27,10 @@ const COLUMNS: readonly Column<ShownCaller>[] = [
   ),
   textColumn({ key: "groups", title: "Groups" }, ({ groups }) => groups.join(", ")),
   {
-    ...{ key: "enabled", title: "State", width: 85, sortBy: ({ enabled }) => Number(enabled) },
+    key: "enabled",
+    title: "State",
+    width: 85,
+    sortBy: ({ enabled }) => Number(enabled),
     make: ({ enabled }) => fixedPart(fixedBadge(enabled ? "good" : "idle", enabled ? "On" : "Off")),
   },
   textColumn(
@@ -35,7 +38,11 @@ const COLUMNS: readonly Column<ShownCaller>[] = [
     ({ key_ends: end }) => end?.slice(0, 10) ?? null,
   ),
   {
-    ...{ key: "plugins", title: "Known by", className: "wide", drop: 1, sortBy: ({ plugins }) => plugins.length },
+    key: "plugins",
+    title: "Known by",
+    className: "wide",
+    drop: 1,
+    sortBy: ({ plugins }) => plugins.length,
     make: (caller) => knownBy(caller, MAX_PLUGINS),
   },
   textColumn({ key: "used", title: "Last minute", width: 110 }, ({ used }) => (used ? "used" : null)),
@@ -48,7 +55,11 @@ export const page: OpenPage = (frame) => {
   const input = searchInput({ id: "search-callers", value: query, oninput: search });
   const add = el("a", { class: "button", href: hashForForm("caller") }, "Add a caller");
   const table = new DataTable<ShownCaller>({
-    ...{ name: "callers", caption: "Callers", nouns: ["caller", "callers"], searchable: false, columns: COLUMNS },
+    name: "callers",
+    caption: "Callers",
+    nouns: ["caller", "callers"],
+    searchable: false,
+    columns: COLUMNS,
     keyOf: ({ id }) => id,
     searchText: () => "",
     empty: el("p", {}, "No callers: “callers” and “caller_files” of the configuration name them."),

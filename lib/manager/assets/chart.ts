@@ -47,8 +47,14 @@ const BOTTOM = 22;
 /** Samples that Page Up and Page Down skip: a minute, with steps of five seconds. */
 const FAR = 12;
 const STEPS: Readonly<Record<string, number>> = {
-  ...{ ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -FAR, PageUp: FAR },
-  ...{ Home: Number.NEGATIVE_INFINITY, End: Number.POSITIVE_INFINITY },
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  ArrowRight: 1,
+  ArrowUp: 1,
+  PageDown: -FAR,
+  PageUp: FAR,
+  Home: Number.NEGATIVE_INFINITY,
+  End: Number.POSITIVE_INFINITY,
 };
 /** Between the marks of the time axis, in pixels. */
 const MARK_WIDTH = 72;

@@ -91,7 +91,10 @@ function facetRows(
 ): readonly RankingRow[] {
   const { values, others } = facets[facet];
   const row = (name: string, count: number, more: Of) => ({
-    ...{ name, note: "", value: `${number(count)} · ${percent(ratioOf(count, matching))}`, by: count },
+    name,
+    note: "",
+    value: `${number(count)} · ${percent(ratioOf(count, matching))}`,
+    by: count,
     hash: hashForRequests({ ...of, ...more }),
   });
   const rows = values.map(({ value, count }) => row(value, count, { [facet]: value }));
@@ -103,7 +106,9 @@ function facetRows(
 /** The routes that the remembered requests of an upstream or a caller took. */
 export function usedRoutes(of: Of): Part {
   const ranking = rankingCard<RequestList>({
-    ...{ title: "Routes used", unit: "remembered requests", none: "None of its requests is remembered." },
+    title: "Routes used",
+    unit: "remembered requests",
+    none: "None of its requests is remembered.",
     rowsOf: (list) => facetRows(list, "route", of),
   });
   const path = `/gateway/requests?${new URLSearchParams({ ...of, limit: "1" })}`;

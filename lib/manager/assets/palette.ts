@@ -33,9 +33,18 @@ export function showPalette(frame: Frame, pages: Pages): void {
   const list = el("ul", { class: "palette__list", role: "listbox", id: "palette-list", "aria-label": "Found" });
   const count = el("p", { class: "muted", role: "status" });
   const input = el("input", {
-    ...{ type: "text", role: "combobox", "aria-label": "Go to", placeholder: "Route, service, caller, code, page…" },
-    ...{ "aria-expanded": "true", "aria-controls": list.id, "aria-autocomplete": "list" },
-    ...{ autocomplete: "off", spellcheck: "false", autofocus: true, oninput: search, onkeydown: onKey },
+    type: "text",
+    role: "combobox",
+    "aria-label": "Go to",
+    placeholder: "Route, service, caller, code, page…",
+    "aria-expanded": "true",
+    "aria-controls": list.id,
+    "aria-autocomplete": "list",
+    autocomplete: "off",
+    spellcheck: "false",
+    autofocus: true,
+    oninput: search,
+    onkeydown: onKey,
   });
   const hint = el(
     "p",

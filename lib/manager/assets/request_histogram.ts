@@ -17,7 +17,9 @@ const STEPS: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1, 
 /** `choose` gets the time of a bar; null: all that is remembered. */
 export function histogram(choose: (range: Pick<Filter, "since" | "until"> | null) => void) {
   const drawing = svg("svg", {
-    ...{ role: "group", "aria-label": "Bars over time", preserveAspectRatio: "none" },
+    role: "group",
+    "aria-label": "Bars over time",
+    preserveAspectRatio: "none",
     onkeydown: onKey,
   });
   const caption = el("span", { class: "muted" });

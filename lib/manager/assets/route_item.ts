@@ -21,7 +21,9 @@ const AGAIN_MS = 5_000;
 
 export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
   itemPage({
-    ...{ frame, title: `Route ${name}`, service: serviceName },
+    frame,
+    title: `Route ${name}`,
+    service: serviceName,
     missing: [`route “${name}” in a service “${serviceName}”`, "#/routes", "All routes"],
     find({ services }) {
       const service = services.find((each) => each.name === serviceName);
@@ -32,7 +34,8 @@ export const onePage: OpenPage = (frame, [serviceName = "", name = ""]) =>
     itemOf({ service, route }, config) {
       const of = { service: serviceName, route: name };
       return {
-        ...{ name, of },
+        name,
+        of,
         crumbs: [
           ["#/routes", "Routes"],
           [hashFor("services", serviceName), serviceName],
@@ -100,12 +103,10 @@ function pathOfRequest(config: ProxyConfig, service: ServiceConfig, route: Route
         details: () => matchFacts(service, route),
       },
       plugins: found,
-      ...{
-        service: service.name,
-        strategy: service.load_balancing_strategy,
-        config: service,
-        upstreams: service.upstreams,
-      },
+      service: service.name,
+      strategy: service.load_balancing_strategy,
+      config: service,
+      upstreams: service.upstreams,
     });
     drawn.put(pipeline.node);
     return pipeline;

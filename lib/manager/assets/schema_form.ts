@@ -158,10 +158,14 @@ export class SchemaForm {
     const shown = value === undefined || isWritten ? "" : String(value);
     const common = { autocomplete: "off", spellcheck: "false", required: isRequired && !isWritten };
     const numeric = isWhole !== null && {
-      ...{ type: "number", step: isWhole ? 1 : "any", min: schema.minimum, max: schema.maximum },
+      type: "number",
+      step: isWhole ? 1 : "any",
+      min: schema.minimum,
+      max: schema.maximum,
     };
     const secret = isSecret && {
-      ...{ pattern: ".*\\$\\{(env|file):.+\\}.*", title: REFERENCE },
+      pattern: ".*\\$\\{(env|file):.+\\}.*",
+      title: REFERENCE,
       placeholder: isWritten ? "unchanged" : "${env:NAME}",
     };
     const isLong = isWhole === null && (shown.includes("\n") || /\bPEM\b/.test(schema.description ?? ""));

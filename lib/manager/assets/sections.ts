@@ -29,24 +29,25 @@ export const NAVIGATION = {
 export const SECTIONS: Readonly<Record<string, Section>> = {
   "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", load: async () => overview },
   services: {
-    ...{
-      label: "Services",
-      icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01",
-      load: () => import("./services_page.ts"),
-    },
-    ...{ names: 1, loadOne: () => import("./service_item.ts") },
+    label: "Services",
+    icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01",
+    load: () => import("./services_page.ts"),
+    names: 1,
+    loadOne: () => import("./service_item.ts"),
   },
   routes: {
-    ...{ label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", load: () => import("./routes_page.ts") },
-    ...{ names: 2, loadOne: () => import("./route_item.ts") },
+    label: "Routes",
+    icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7",
+    load: () => import("./routes_page.ts"),
+    names: 2,
+    loadOne: () => import("./route_item.ts"),
   },
   upstreams: {
-    ...{
-      label: "Upstreams",
-      icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01",
-      load: () => import("./upstreams_page.ts"),
-    },
-    ...{ names: 2, loadOne: () => import("./upstream_item.ts") },
+    label: "Upstreams",
+    icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01",
+    load: () => import("./upstreams_page.ts"),
+    names: 2,
+    loadOne: () => import("./upstream_item.ts"),
   },
   plugins: {
     label: "Plugins",
@@ -54,20 +55,18 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     load: () => import("./plugins_page.ts"),
   },
   callers: {
-    ...{
-      label: "Callers",
-      icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
-      load: () => import("./callers_page.ts"),
-    },
-    ...{ names: 1, loadOne: () => import("./caller_item.ts") },
+    label: "Callers",
+    icon: "M9 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM3 15.5c0-3.5 2.7-5 6-5s6 1.5 6 5",
+    load: () => import("./callers_page.ts"),
+    names: 1,
+    loadOne: () => import("./caller_item.ts"),
   },
   requests: {
-    ...{
-      label: "Requests",
-      icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2",
-      load: () => import("./requests_page.ts"),
-    },
-    ...{ names: 1, loadOne: () => import("./requests_page.ts") },
+    label: "Requests",
+    icon: "M3 4h12M3 7.5h9M3 11h12M3 14.5h6M12 13l2 2 2-2",
+    load: () => import("./requests_page.ts"),
+    names: 1,
+    loadOne: () => import("./requests_page.ts"),
   },
   /** The live requests, by their former address. */
   tail: {
@@ -100,12 +99,17 @@ export const SECTIONS: Readonly<Record<string, Section>> = {
     label: "Docs",
     icon: "M4 3h8a2 2 0 0 1 2 2v10H6a2 2 0 0 1-2-2zM4 13a2 2 0 0 1 2-2h8",
     load: () => import("./docs_page.ts"),
-    ...{ names: 2, loadOne: () => import("./docs_page.ts") },
+    names: 2,
+    loadOne: () => import("./docs_page.ts"),
   },
   edit: { label: "Edit", icon: null, load: () => import("./editor_page.ts"), writes: true },
   add: {
-    ...{ label: "Add", icon: null, load: () => import("./add_page.ts"), writes: true },
-    ...{ names: 1, loadOne: () => import("./add_page.ts") },
+    label: "Add",
+    icon: null,
+    load: () => import("./add_page.ts"),
+    writes: true,
+    names: 1,
+    loadOne: () => import("./add_page.ts"),
   },
   apply: { label: "Review", icon: "M3 9.5 7 13.5 15 4.5", load: () => import("./apply_page.ts"), writes: true },
   history: {

@@ -17,12 +17,16 @@ import { upstreamRows, upstreamTable } from "./upstreams_page.ts";
 
 export const onePage: OpenPage = (frame, [name = ""]) =>
   itemPage({
-    ...{ frame, title: `Service ${name}`, service: name },
+    frame,
+    title: `Service ${name}`,
+    service: name,
     missing: [`service “${name}”`, "#/services", "All services"],
     find: ({ services }) => services.find((service) => service.name === name) ?? null,
     shown: (service) => service,
     itemOf: (service) => ({
-      ...{ name, of: { service: name }, crumbs: [["#/services", "Services"]] },
+      name,
+      of: { service: name },
+      crumbs: [["#/services", "Services"]],
       head: [upstreamsPart(service), warningsOf(frame, name)],
       tabs: {
         Traffic: () => trafficTab({ service: name }, () => live.figures.service(name)),

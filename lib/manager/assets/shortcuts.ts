@@ -3,8 +3,19 @@
  */
 /** Pages by the letter behind "g". */
 export const PAGES: Readonly<Record<string, string>> = {
-  ...{ o: "", q: "requests", s: "services", r: "routes", u: "upstreams", p: "plugins", c: "callers" },
-  ...{ y: "try", t: "tests", f: "config", e: "edit", a: "apply", h: "history" },
+  o: "",
+  q: "requests",
+  s: "services",
+  r: "routes",
+  u: "upstreams",
+  p: "plugins",
+  c: "callers",
+  y: "try",
+  t: "tests",
+  f: "config",
+  e: "edit",
+  a: "apply",
+  h: "history",
 };
 /** How long after "g" a letter is awaited. */
 const LETTER_MS = 1_500;

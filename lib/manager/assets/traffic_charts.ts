@@ -21,38 +21,36 @@ export interface TrafficChart extends Omit<ChartOptions, "empty"> {
 /** Requests and replies per second, shares of replies (with gaps where there was no request), and milliseconds. */
 export const CHARTS = {
   requests: {
-    ...{ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond },
+    title: "Requests",
+    series: ["all", "limited"],
+    leading: { series: 0, name: "" },
+    least: 1,
+    format: perSecond,
     values: ({ requests, limited }, seconds) => [requests / seconds, limited / seconds],
   },
   replies: {
-    ...{
-      title: "Replies by status",
-      series: STATUS_CLASSES,
-      leading: { series: 0, name: "2xx" },
-      least: 1,
-      format: perSecond,
-    },
+    title: "Replies by status",
+    series: STATUS_CLASSES,
+    leading: { series: 0, name: "2xx" },
+    least: 1,
+    format: perSecond,
     values: ({ statuses = {} }, seconds) => STATUS_CLASSES.map((name) => (statuses[name] ?? 0) / seconds),
   },
   errors: {
-    ...{
-      title: "Error share",
-      series: ["5xx", "4xx"],
-      leading: { series: 0, name: "5xx" },
-      least: 0.01,
-      format: percent,
-    },
+    title: "Error share",
+    series: ["5xx", "4xx"],
+    leading: { series: 0, name: "5xx" },
+    least: 0.01,
+    format: percent,
     values: ({ requests, errors, statuses = {} }) =>
       requests === 0 ? [null, null] : [errors / requests, (statuses["4xx"] ?? 0) / requests],
   },
   times: {
-    ...{
-      title: "Response time",
-      series: ["p50", "p95", "p99"],
-      leading: { series: 1, name: "p95" },
-      least: 5,
-      format: milliseconds,
-    },
+    title: "Response time",
+    series: ["p50", "p95", "p99"],
+    leading: { series: 1, name: "p95" },
+    least: 5,
+    format: milliseconds,
     values: (point) => [point.p50_ms, point.p95_ms, point.p99_ms],
   },
 } satisfies Readonly<Record<string, TrafficChart>>;

@@ -388,7 +388,11 @@ function matched(explanation: Explanation, method: string): Drawing {
       notes: conditionTexts(match),
       details: () => facts(),
     },
-    ...{ plugins, upstreams, service: name, strategy: strategy ?? "", config: configured },
+    plugins,
+    upstreams,
+    service: name,
+    strategy: strategy ?? "",
+    config: configured,
   });
   const placeholders =
     given.length === 0

@@ -18,7 +18,9 @@ import { hashFor } from "./url_hash.ts";
 
 export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
   itemPage({
-    ...{ frame, title: `Upstream ${id}`, service: serviceName },
+    frame,
+    title: `Upstream ${id}`,
+    service: serviceName,
     missing: [`upstream “${id}” in a service “${serviceName}”`, "#/upstreams", "All upstreams"],
     find({ services }) {
       const service = services.find(({ name }) => name === serviceName);
@@ -33,7 +35,8 @@ export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
       const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
       const share = isCanary && (["Change the share", "share", serviceName, group] as const);
       return {
-        ...{ name: id, of },
+        name: id,
+        of,
         crumbs: [
           ["#/upstreams", "Upstreams"],
           [hashFor("services", serviceName), serviceName],

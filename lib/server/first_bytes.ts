@@ -1,0 +1,44 @@
+/**
+ * Reads the first bytes of a connection until they say what it is, before anything else reads from it.
+ */
+import type { Socket } from "node:net";
+import type { Http1Options } from "./http1.ts";
+
+interface FirstBytes<Found> {
+  /** What the bytes so far say; null: more have to come. */
+  readonly read: (bytes: Buffer) => Found | null;
+  /** Called once, with all that was read. */
+  readonly decided: (found: Found, bytes: Buffer) => void;
+  /** The client has not sent enough within `limits.headersTimeoutMs`. */
+  readonly late: () => void;
+}
+
+/** Calls neither where the connection ends before: what has arrived of it says nothing. */
+export function readFirstBytes<Found>(
+  socket: Socket,
+  { clock, drain, receiving }: Pick<Http1Options, "clock" | "drain" | "receiving">,
+  { read, decided, late }: FirstBytes<Found>,
+): void {
+  let seen: Buffer = Buffer.alloc(0);
+  const onReadable = () => {
+    for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;)
+      seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
+    const found = read(seen);
+    if (found === null) return;
+    stop();
+    if (!socket.destroyed) decided(found, seen);
+  };
+  const onEnd = () => void socket.destroy();
+  const undecided = { endIdle: () => void (socket.bytesRead === 0 && socket.destroy()) };
+  const stop = () => {
+    timer.cancel();
+    drain.remove(undecided);
+    socket.off("readable", onReadable).off("end", onEnd).off("close", stop);
+  };
+  const timer = clock.after(receiving().limits.headersTimeoutMs, () => {
+    stop();
+    late();
+  });
+  drain.add(undecided);
+  socket.on("readable", onReadable).on("end", onEnd).on("close", stop);
+}
