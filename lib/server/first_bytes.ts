@@ -19,10 +19,10 @@ export function readFirstBytes<Found>(
   { clock, drain, receiving }: Pick<Http1Options, "clock" | "drain" | "receiving">,
   { read, decided, late }: FirstBytes<Found>,
 ): void {
-  let seen: Buffer = Buffer.alloc(0);
+  let seen = Buffer.alloc(0);
   const onReadable = () => {
     for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;)
-      seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
+      seen = Buffer.concat([seen, chunk]);
     const found = read(seen);
     if (found === null) return;
     stop();

@@ -21,7 +21,7 @@ export function detectProtocol(
   readFirstBytes(socket, options, {
     read: protocolOf,
     decided(protocol, bytes) {
-      if (bytes.length > 0) socket.unshift(bytes);
+      socket.unshift(bytes);
       decided(protocol);
     },
     late: () => refuseUnread(socket, options, LATE_HEAD),
