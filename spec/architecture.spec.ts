@@ -21,6 +21,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   "lib/observe": 3,
   "lib/gateway": 4,
   "lib/operator": 4,
+  "lib/acme": 4,
   "lib/proof": 5,
   "lib/report": 5,
   "lib/embed": 6,

@@ -1,0 +1,84 @@
+/**
+ * What the keeper of ACME certificates (RFC 8555) needs from the gateway around it, and what it tells. It orders in the
+ * main thread alone; whoever serves clients answers challenges and presents certificates.
+ */
+import type { Pair } from "../server/certificates.ts";
+
+/** `global.acme`, with its files read. */
+export interface AcmeSettings {
+  /** An https:// URL. */
+  readonly directory: string;
+  readonly email: string | null;
+  /** Names and IP addresses, in lower case and without wildcards; at most a hundred. */
+  readonly hosts: readonly string[];
+  /** CA certificates that the directory's server is verified with, PEM; null: the system's. */
+  readonly ca: Buffer | null;
+  readonly challenge: "http-01" | "tls-alpn-01";
+  /** External account binding (RFC 8555 §7.3.4); null: none. */
+  readonly eab: { readonly kid: string; readonly hmacKey: Buffer } | null;
+  /** Asked for where the directory lists it; null: the directory's default. */
+  readonly profile: string | null;
+  /** Hosts besides the directory's own that its URLs may name. */
+  readonly hostsAllowed: readonly string[];
+}
+
+/** Files below STATE_DIR/acme, 0600. Names have no folders. */
+export interface AcmeFiles {
+  /** Null: there is none. Throws where it cannot be read. */
+  read(name: string): Buffer | null;
+  /** Replaces it as a whole. Rejects with the system's error, and the former content stays. */
+  write(name: string, content: Buffer): Promise<void>;
+  remove(name: string): Promise<void>;
+}
+
+/** What a directory asks for as proof that the gateway serves a host. */
+export type Challenge =
+  /** RFC 8555 §8.3: GET /.well-known/acme-challenge/<token> on the plain port is answered with `keyAuthorization`. */
+  | { readonly type: "http-01"; readonly host: string; readonly token: string; readonly keyAuthorization: string }
+  /**
+   * RFC 8737, RFC 8738: a handshake for `servername`, with the protocol acme-tls/1 alone, gets this certificate.
+   * `servername` is the host; for an IP address its name below in-addr.arpa or ip6.arpa.
+   */
+  | { readonly type: "tls-alpn-01"; readonly host: string; readonly servername: string; readonly pair: Pair };
+
+export interface ChallengeAnswers {
+  /** Resolves once every thread answers it. */
+  present(challenge: Challenge): Promise<void>;
+  remove(challenge: Challenge): Promise<void>;
+}
+
+/** A certificate that is to be presented, with its chain. */
+export interface IssuedCertificate extends Pair {
+  /** Those of `AcmeSettings.hosts` that it is for. */
+  readonly hosts: readonly string[];
+}
+
+/** For status, UI and metrics. Times are in milliseconds since 1970. */
+export interface AcmeState {
+  readonly directory: string;
+  /** What is under way, or waited for. */
+  readonly state: "starting" | "ordering" | "valid" | "waiting";
+  /** Of each host: null: it has no certificate yet. */
+  readonly hosts: readonly { readonly host: string; readonly notAfter: number | null; readonly error: string | null }[];
+  /** The last error, in words; null: the last attempt succeeded. */
+  readonly error: string | null;
+  /** When the next attempt, or renewal, begins; null: one is under way. */
+  readonly nextAt: number | null;
+  /** Since the program started. */
+  readonly orders: { readonly succeeded: number; readonly failed: number };
+}
+
+/**
+ * Keeps certificates for the hosts of a configuration: orders, stores and renews them. Nothing is asked before `start`.
+ */
+export interface CertificateKeeper {
+  readonly state: AcmeState;
+  /** What is there already, from the files; then, beside the traffic, what is missing or to be renewed. */
+  start(): void;
+  /** Other settings, or a reload: what failed is tried at once, unless it still runs. */
+  configure(settings: AcmeSettings): void;
+  /** Replaces the account's key (RFC 8555 §7.3.5): the new one is on disk before the request. Rejects in words. */
+  rollover(): Promise<void>;
+  /** Resolves once nothing is asked and written any more. What was ordered is taken up by the next start. */
+  close(): Promise<void>;
+}
