@@ -75,6 +75,7 @@ export async function auditOf(flags: Flags) {
       configFile: configPath,
       modules,
       https: settings.serverCertPath !== null,
+      acme: "checked",
       ...(configKeyFile !== undefined && { configKeyFile }),
     },
     readRegularFile,

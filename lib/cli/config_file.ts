@@ -81,7 +81,7 @@ async function validated(
       file,
       keyFile,
       { read: () => seen, write() {} },
-      settings ? settings.serverCertPath !== null : undefined,
+      settings === null ? {} : besideSettings(settings),
     );
   } catch (error) {
     if (error instanceof ConfigError)
@@ -114,6 +114,11 @@ async function validated(
   }
 }
 
+/** What a start with these settings refuses, but for STATE_DIR: that may be on another machine. */
+function besideSettings({ serverCertPath, httpPort }: Settings) {
+  return { https: serverCertPath !== null, acme: { stateDir: true, plainPort: httpPort !== null } };
+}
+
 /** "12 services, 84 routes; 31 tests passed; 2 warnings" */
 function summaryOf({ counts, signer, tests, warnings, undecided }: Validated, ranTests: boolean): string {
   const { services, routes } = counts!;
@@ -141,7 +146,7 @@ function undecidedIn({ global, services }: Config, settings: Settings | null): s
   return [
     ...(has("quota") && global.counters === undefined ? ["quota_not_durable"] : []),
     ...(has("mtls") ? ["mtls_idle"] : []),
-    ...(global.httpsRedirect !== undefined && settings === null && global.certificates.length === 0
+    ...(global.httpsRedirect !== undefined && settings === null && global.certificates.length === 0 && global.acme === undefined
       ? ["https_redirect"]
       : []),
   ];
@@ -205,19 +210,16 @@ function settingOf({ flags }: Arguments, name: "configPath" | "configKey" | "sta
 /**
  * Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin
  * cannot be created.
- * `keyFile`: see `configKeyFile`. `seen`: see `ConfigurationOptions`.
+ * `keyFile`: see `configKeyFile`. `seen`, `beside`: see `ConfigurationOptions`.
  */
 export async function openCandidate(
   file: string,
   keyFile: string | undefined,
   seen: Kept<Seen> | null = null,
-  https?: ConfigurationOptions["https"],
+  beside: Pick<ConfigurationOptions, "https" | "acme"> = {},
 ): Promise<Candidate> {
   const modules = await loadPluginModules(file, process.env, keyFile);
-  const further = {
-    ...(keyFile !== undefined && { configKeyFile: keyFile }),
-    ...(https !== undefined && { https }),
-  };
+  const further = { acme: "checked" as const, ...beside, ...(keyFile !== undefined && { configKeyFile: keyFile }) };
   try {
     return new Candidate({ configFile: file, seen, modules, ...further });
   } catch (error) {

@@ -88,6 +88,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     ...(source && { source }),
     log,
     https: settings.serverCertPath !== null,
+    acme: { stateDir: settings.stateDir !== null, plainPort: settings.httpPort !== null },
     asked,
     ...(tracing && { tracing }),
     areDurationsSent: metricsExport !== null,

@@ -30,7 +30,8 @@ export function checkHttps(settings: Settings, https: ConfigReader["https"]): vo
 }
 
 const WITHOUT_CERTIFICATE =
-  " needs a certificate, global.certificates or SERVER_CERT_PATH and SERVER_KEY_PATH: without one there is no HTTPS";
+  " needs a certificate, global.certificates, global.acme or SERVER_CERT_PATH and SERVER_KEY_PATH: " +
+  "without one there is no HTTPS";
 
 /** Throws a `Failure`; an expired certificate only causes a warning, since clients may accept it. */
 export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles {

@@ -105,6 +105,7 @@ async function create(): Promise<GatewayCore> {
     environment: bundle.environment,
     log,
     tests: "skip" as const,
+    acme: "checked" as const,
     asked: start.asked,
     areDurationsSent: start.areDurationsSent,
     ...(tracing && { tracing }),

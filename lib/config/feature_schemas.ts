@@ -2,6 +2,7 @@
  * The fields of the configuration that features bring, by name: types only, so that no program loads it.
  */
 import type { ACCEPTED_WARNING } from "./accepted_warnings.ts";
+import type { ACME } from "./acme.ts";
 import type { CALLER_FILES, CALLERS } from "./callers.ts";
 import type { CIRCUIT_BREAKER } from "./circuit_breaker.ts";
 import type { CONDITIONS } from "./conditions.ts";
@@ -45,6 +46,7 @@ export interface FeatureSchemas {
   readonly plugin_module: typeof PLUGIN_MODULE;
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
+  readonly acme: typeof ACME;
   readonly tls: typeof UPSTREAM_TLS;
   /** Of services. */
   readonly proxy_protocol: typeof UPSTREAM_PROXY_PROTOCOL;

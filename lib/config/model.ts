@@ -138,6 +138,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
         s.array(field("certificate"), { describe: "Server certificates by host name (SNI), besides the default one." }),
         [],
       ),
+      acme: s.optional(field("acme")),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
       https_redirect: s.optional(field("https_redirect")),
       errors: s.optional(field("errors")),

@@ -31,6 +31,7 @@ const OF_GLOBAL: Fields = {
   counters: "sharedCounters",
   egress_proxy: "outbound",
   server_timing: "logs",
+  acme: ["serverTls", "http2", "reporting"],
 };
 const OF_ACCESS_LOG: Fields = { file: "logs", sample: "logs", exclude: "logs" };
 const OF_SERVICE: Fields = {

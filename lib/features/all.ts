@@ -4,6 +4,7 @@
 import * as egressProxy from "../base/egress_proxy.ts";
 import * as sharedCounts from "../base/shared_counts.ts";
 import * as acceptedWarnings from "../config/accepted_warnings.ts";
+import * as acmeFields from "../config/acme.ts";
 import * as callerFields from "../config/callers.ts";
 import * as countersFields from "../config/counters.ts";
 import * as egressFields from "../config/egress_proxy.ts";
@@ -63,7 +64,7 @@ const ALL: Features = {
   outbound: all(upstreamTls, names, egressProxy, proxyDial, tlsFields, egressFields),
   http2: all(http2Request, http2Server),
   nodeHttp1: all(nodeParser, nodeHttp1),
-  serverTls: all(serverTls, hostCertificates, tlsFields, httpsFacts),
+  serverTls: all(serverTls, hostCertificates, tlsFields, acmeFields, httpsFacts),
   routing: all(conditions, upstreamPath, routeTimeouts, trustedProxies, proxyHeader, httpsRedirect, ownErrors),
   plugins,
   callers: all(callerFields, callers, costs, groupLimits, shadow),

@@ -63,6 +63,7 @@ export const FEATURES: FeatureTable["features"] = {
       import("../server/tls.ts"),
       import("../gateway/host_certificates.ts"),
       import("../config/tls_fields.ts"),
+      import("../config/acme.ts"),
       import("../report/https_facts.ts"),
     ),
   routing: () =>

@@ -84,7 +84,7 @@ export class ConfigReader {
   /** The same in steps, for `inSlices`. */
   *loadSteps(source: ConfigSource, { known, placeholders, before }: ReadingOptions = {}): Generator<void, ReadConfig> {
     const { modules: features } = this.options;
-    const { callers, proof, routing = null, sources } = features.loaded;
+    const { callers, proof, routing = null, serverTls, sources } = features.loaded;
     const lacking = builtWith === null ? [] : lackingIn(source, features.kindNames);
     if (lacking.length > 0) throw new ConfigError(lacking, source.file);
     const environment = known?.environment ?? { ...(this.options.environment ?? process.env) };
@@ -113,6 +113,7 @@ export class ConfigReader {
     if (known === undefined) this.namedFiles = [...named];
     if (!result.ok) throw new ConfigError(result.issues, source.file);
     if (this.https !== undefined) this.https = this.#httpsWith(result, this.https);
+    serverTls?.refuseUnkept(result, this.options.acme);
     return {
       source,
       inputs: { environment, files },

@@ -43,6 +43,7 @@ import type {
 } from "./compile_types.ts";
 import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
+import type { ConfigurationOptions } from "./options.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { InUse, RuntimeFeatures } from "./runtime.ts";
 import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
@@ -179,6 +180,7 @@ interface HttpsPort {
 }
 
 interface ServerTls extends HttpsPort {
+  refuseUnkept(valid: Pick<ValidConfig, "config" | "source">, means: ConfigurationOptions["acme"]): void;
   httpsFacts(files: TlsFiles): HttpsFacts;
   /** Compiles `global.certificates`. `early`: the redirect, and the refusal of misdirected requests. */
   certificatesOf(

@@ -21,7 +21,7 @@ import { hostCertificates, type DefaultCertificate, type HostCertificates, type 
 import { tlsFactsBehind } from "../server/client_certificate.ts";
 import type { CompileTools, EarlyAnswer } from "./compile_types.ts";
 
-export { httpsWith } from "./https_port.ts";
+export { httpsWith, refuseUnkept } from "./https_port.ts";
 
 export function certificatesOf(
   configured: Config["global"]["certificates"],

@@ -52,6 +52,12 @@ export interface ConfigurationOptions {
    * certificates: "open" or "closed", and later ones must agree. Default: not known, as in a host's own server.
    */
   readonly https?: Https;
+  /**
+   * What the program keeps certificates of `global.acme` with: whether it has a STATE_DIR, and a plain port. "checked":
+   * it keeps none, because it only reads the configuration, or another thread keeps them. Default: there is no program,
+   * and a configuration that has `global.acme` is refused.
+   */
+  readonly acme?: { readonly stateDir: boolean; readonly plainPort: boolean } | "checked";
   /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
   readonly tests?: "run" | "skip";
 }

@@ -82,7 +82,10 @@ export interface MovedRequest {
 export interface DryRunInput {
   /** A whole configuration; null: the gateway's own source, read again. */
   readonly text: Buffer | null;
-  readonly options: Pick<ConfigurationOptions, "config" | "configFile" | "configKeyFile" | "kinds" | "https" | "tests">;
+  readonly options: Pick<
+    ConfigurationOptions,
+    "config" | "configFile" | "configKeyFile" | "kinds" | "https" | "acme" | "tests"
+  >;
   /** For the gateway's own source; null with a text. */
   readonly environment: Readonly<Record<string, string | undefined>> | null;
   /**
@@ -120,8 +123,8 @@ export async function dryRun(
   const inputs = { environment: Object.fromEntries(variables), files: inForce.files };
   const fromMemory = (path: string) => inForce.files.get(path) ?? readNoFile(path);
   await modules.load(inForce.source, inputs.environment, fromMemory);
-  const { kinds, https } = options;
-  const settings = { plugins, modules, ...(kinds && { kinds }), ...(https && { https }) };
+  const { kinds, https, acme } = options;
+  const settings = { plugins, modules, ...(kinds && { kinds }), ...(https && { https }), ...(acme && { acme }) };
   const reader = new ConfigReader(settings, readNoFile);
   const known = new Placeholders(inForce.formed, null);
   const before = reader.load(inForce.source, inputs, known).valid;

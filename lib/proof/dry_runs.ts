@@ -107,13 +107,14 @@ function inputOf(
   text: Buffer | null,
   recent: RecentRequests | null,
 ): DryRunInput {
-  const { config, configFile, configKeyFile, kinds, tests, environment = process.env } = options;
+  const { acme, config, configFile, configKeyFile, kinds, tests, environment = process.env } = options;
   const own = {
     ...(config && { config }),
     ...(configFile && { configFile }),
     ...(configKeyFile && { configKeyFile }),
     ...(kinds && { kinds }),
     ...(https && { https }),
+    ...(acme && { acme }),
     ...(tests && { tests }),
   };
   const rights = rightsOfThreads();

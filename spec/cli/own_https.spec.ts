@@ -188,7 +188,7 @@ describe("global.certificates without SERVER_CERT_PATH", () => {
         code: 2,
         stderr: expect.stringMatching(
           new RegExp(
-            `${name}(=off)? needs a certificate, global\\.certificates or SERVER_CERT_PATH and SERVER_KEY_PATH`,
+            `${name}(=off)? needs a certificate, global\\.certificates, global\\.acme or SERVER_CERT_PATH and SERVER_KEY_PATH`,
           ),
         ),
       }),
@@ -268,13 +268,13 @@ describe("commands that look at global.certificates", () => {
       });
     expect(await run(["validate", fileWith(bad)])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("needs an HTTPS listener: add global.certificates, or set SERVER_CERT_PATH"),
+      stderr: expect.stringContaining("needs an HTTPS listener: add global.certificates or global.acme, or set SERVER_CERT_PATH"),
     });
     for (const environment of [{ HTTP_PORT: "off" }, { CA_CERT_PATH: ca! }]) {
       expect(await run(["validate", fileWith(good)], environment)).toMatchObject({ code: 0 });
       expect(await run(["validate", fileWith(oneService(9))], environment)).toMatchObject({
         code: 2,
-        stderr: expect.stringContaining("needs a certificate, global.certificates or SERVER_CERT_PATH"),
+        stderr: expect.stringContaining("needs a certificate, global.certificates, global.acme or SERVER_CERT_PATH"),
       });
     }
   });

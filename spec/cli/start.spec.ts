@@ -331,8 +331,8 @@ describe("a start", () => {
     }).ended;
     expect(ended).toMatchObject({ code: 2, stdout: "" });
     expect(ended.stderr).toContain(
-      "HTTP_PORT=off needs a certificate, global.certificates or SERVER_CERT_PATH and SERVER_KEY_PATH: without one " +
-        "there is no HTTPS",
+      "HTTP_PORT=off needs a certificate, global.certificates, global.acme or SERVER_CERT_PATH and SERVER_KEY_PATH: " +
+        "without one there is no HTTPS",
     );
   });
 

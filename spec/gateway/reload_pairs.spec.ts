@@ -192,7 +192,14 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         tls: { ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
         health: { ...HEALTH, path: "/" },
       },
-      { certificates: [{ hosts: ["localhost"], cert, key }] },
+      {
+        certificates: [{ hosts: ["localhost"], cert, key }],
+        acme: {
+          ...{ directory: "https://ca.example/directory", email: "ops@a.example", hosts: ["a.example", "127.0.0.1"] },
+          ...{ ca, terms_agreed: true, challenge: "tls-alpn-01", eab: { kid: "k", hmac_key: "c2VjcmV0" } },
+          ...{ profile: "shortlived", hosts_allowed: ["b.example"] },
+        },
+      },
     ),
     of(
       { protocol: "h2c", upstreams: [{ host: "127.0.0.1", port: http2Port }], health: HEALTH },
@@ -405,12 +412,12 @@ describe("reloads between every two of a set of configurations that have every f
       const configs = await configurations();
       const clock = manualClock();
       const modules = withAllFeatures();
-      const { gateway, port } = await running(configs[0]!, { clock, modules });
+      const { gateway, port } = await running(configs[0]!, { clock, modules, acme: "checked" });
       const { served, end } = load([port]);
       const rules: unknown[] = [];
       for (const config of configs) {
         await gateway.loadModules(config);
-        rules.push(rulesOf((await running(config, { clock: manualClock(), modules })).gateway));
+        rules.push(rulesOf((await running(config, { clock: manualClock(), modules, acme: "checked" })).gateway));
       }
       expect(new Set(rules.map((each) => JSON.stringify(each))).size).toBe(configs.length);
       await reloadAll(
@@ -436,12 +443,15 @@ describe("reloads between every two of a set of configurations that have every f
       const configs = await configurations();
       const clock = manualClock();
       const modules = freshFeatures();
-      const { main, workers, ports } = await together({ config: configs[0]!, clock, modules });
+      const { main, workers, ports } = await together({ config: configs[0]!, clock, modules, acme: "checked" });
       const { served, end } = load(ports);
       const rules: unknown[] = [];
       for (const config of configs) {
         await main.loadModules(config);
-        const fresh = await together({ config, modules, clock: manualClock(), ofWorkers: [{ modules }, { modules }] });
+        const fresh = await together({
+          ...{ config, modules, clock: manualClock(), acme: "checked" },
+          ofWorkers: [{ modules }, { modules }],
+        });
         rules.push([fresh.main, ...fresh.workers].map(rulesOf));
       }
       await reloadAll(

@@ -100,7 +100,7 @@ describe("global.https_redirect", () => {
       expect.stringMatching(
         new RegExp(
           String.raw`gw\.json:1:\d+ +global\.https_redirect +needs an HTTPS listener: add ` +
-            String.raw`global\.certificates, or set SERVER_CERT_PATH`,
+            String.raw`global\.certificates or global\.acme, or set SERVER_CERT_PATH`,
         ),
       ),
     ]);

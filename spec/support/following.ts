@@ -8,6 +8,7 @@ import type { Threads } from "../../lib/base/threads.ts";
 import { Follower } from "../../lib/cluster/follower.ts";
 import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
+import type { CompleteOptions } from "../../lib/gateway/options.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
 import { takeOut } from "../../lib/upstream/taken_out.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
@@ -23,7 +24,7 @@ export interface Together {
   hold(): () => void;
 }
 
-export interface TogetherOptions extends GatewayOptions {
+export interface TogetherOptions extends GatewayOptions, Pick<CompleteOptions, "acme"> {
   /** For worker 0, 1, …; default: nothing, twice. */
   readonly ofWorkers?: readonly Partial<GatewayOptions>[];
 }

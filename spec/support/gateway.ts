@@ -4,7 +4,10 @@ import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
-import { createGateway, type Gateway, type GatewayOptions } from "../../lib/index.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import { withAllFeatures } from "../../lib/features/all.ts";
+import type { CompleteOptions } from "../../lib/gateway/options.ts";
+import { createGateway, type GatewayOptions } from "../../lib/index.ts";
 import { origin, type Origin } from "./origin.ts";
 
 export interface Running {
@@ -36,8 +39,15 @@ export function oneService(
   };
 }
 
-export async function running(config: AnyConfigInput, options: Partial<GatewayOptions> = {}): Promise<Running> {
-  const gateway = createGateway({ config, ...options });
+/** `acme`: as for the gateway of a program. */
+export async function running(
+  config: AnyConfigInput,
+  { acme, ...options }: Partial<GatewayOptions> & Pick<CompleteOptions, "acme"> = {},
+): Promise<Running> {
+  const gateway =
+    acme === undefined
+      ? createGateway({ config, ...options })
+      : new Gateway({ config, ...options, acme, modules: withAllFeatures(options.modules) });
   onTestFinished(async () => void (await gateway.close(0)));
   const { port } = await gateway.listen({ port: 0 });
   return { gateway, port, url: `http://127.0.0.1:${port}` };

@@ -289,7 +289,7 @@ export class Draft {
     const environment = Object.fromEntries([...this.#variables].map((name) => [name, name.padEnd(64, "x")]));
     try {
       const modules = await loadPluginModules(this.config, environment);
-      await new Candidate({ config: this.config as never, environment, modules }).close();
+      await new Candidate({ config: this.config as never, acme: "checked", environment, modules }).close();
       return [];
     } catch (error) {
       if (error instanceof ConfigError) return error.issues;
