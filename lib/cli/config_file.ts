@@ -146,7 +146,10 @@ function undecidedIn({ global, services }: Config, settings: Settings | null): s
   return [
     ...(has("quota") && global.counters === undefined ? ["quota_not_durable"] : []),
     ...(has("mtls") ? ["mtls_idle"] : []),
-    ...(global.httpsRedirect !== undefined && settings === null && global.certificates.length === 0 && global.acme === undefined
+    ...(global.httpsRedirect !== undefined &&
+    settings === null &&
+    global.certificates.length === 0 &&
+    global.acme === undefined
       ? ["https_redirect"]
       : []),
   ];

@@ -43,7 +43,6 @@ import type {
 } from "./compile_types.ts";
 import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
-import type { ConfigurationOptions } from "./options.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { InUse, RuntimeFeatures } from "./runtime.ts";
 import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
@@ -171,6 +170,9 @@ interface HttpsRedirects extends HttpsPort {
 /** See `ConfigurationOptions`. */
 export type Https = boolean | "open" | "closed";
 
+/** See `ConfigurationOptions`. */
+export type AcmeMeans = { readonly stateDir: boolean; readonly plainPort: boolean } | "checked";
+
 interface HttpsPort {
   /**
    * Whether the HTTPS port is open with this configuration. Throws a `ConfigError` if a gateway which runs was not
@@ -180,7 +182,7 @@ interface HttpsPort {
 }
 
 interface ServerTls extends HttpsPort {
-  refuseUnkept(valid: Pick<ValidConfig, "config" | "source">, means: ConfigurationOptions["acme"]): void;
+  refuseUnkept(valid: Pick<ValidConfig, "config" | "source">, means: AcmeMeans | undefined): void;
   httpsFacts(files: TlsFiles): HttpsFacts;
   /** Compiles `global.certificates`. `early`: the redirect, and the refusal of misdirected requests. */
   certificatesOf(

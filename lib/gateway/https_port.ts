@@ -5,8 +5,7 @@
 import { placeInText } from "../config/places.ts";
 import type { ValidConfig } from "./compile_types.ts";
 import { ConfigError } from "./config_error.ts";
-import type { Https } from "./features.ts";
-import type { ConfigurationOptions } from "./options.ts";
+import type { AcmeMeans, Https } from "./features.ts";
 
 type Checked = Pick<ValidConfig, "config" | "source">;
 
@@ -30,7 +29,7 @@ const RESTART = " the HTTPS port, and that takes a restart of the gateway";
 const NEEDS_HTTPS = "needs an HTTPS listener: add global.certificates or global.acme, or set SERVER_CERT_PATH";
 
 /** Throws a `ConfigError` where certificates of `global.acme` cannot be kept. `means`: see `ConfigurationOptions`. */
-export function refuseUnkept(valid: Checked, means: ConfigurationOptions["acme"]): void {
+export function refuseUnkept(valid: Checked, means: AcmeMeans | undefined): void {
   const { acme } = valid.config.global;
   if (acme === undefined || means === "checked") return;
   if (means === undefined) throw refusal(valid, NO_PROGRAM, "acme");

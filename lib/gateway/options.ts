@@ -14,7 +14,7 @@ import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import type { Watch } from "./bundle.ts";
 import type { StandIns } from "./compile_types.ts";
 import type { ConfigInput } from "./config_input.ts";
-import type { Https, Kept, Seen } from "./features.ts";
+import type { AcmeMeans, Https, Kept, Seen } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { StateKeeper } from "./runtime.ts";
 import type { AskedBy } from "./status.ts";
@@ -57,7 +57,7 @@ export interface ConfigurationOptions {
    * it keeps none, because it only reads the configuration, or another thread keeps them. Default: there is no program,
    * and a configuration that has `global.acme` is refused.
    */
-  readonly acme?: { readonly stateDir: boolean; readonly plainPort: boolean } | "checked";
+  readonly acme?: AcmeMeans;
   /** Whether the `tests` of the configuration run before the gateway listens, and before each reload. Default "run". */
   readonly tests?: "run" | "skip";
 }

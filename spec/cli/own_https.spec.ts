@@ -188,7 +188,8 @@ describe("global.certificates without SERVER_CERT_PATH", () => {
         code: 2,
         stderr: expect.stringMatching(
           new RegExp(
-            `${name}(=off)? needs a certificate, global\\.certificates, global\\.acme or SERVER_CERT_PATH and SERVER_KEY_PATH`,
+            `${name}(=off)? needs a certificate, global\\.certificates, global\\.acme or ` +
+              "SERVER_CERT_PATH and SERVER_KEY_PATH",
           ),
         ),
       }),
@@ -268,7 +269,9 @@ describe("commands that look at global.certificates", () => {
       });
     expect(await run(["validate", fileWith(bad)])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("needs an HTTPS listener: add global.certificates or global.acme, or set SERVER_CERT_PATH"),
+      stderr: expect.stringContaining(
+        "needs an HTTPS listener: add global.certificates or global.acme, or set SERVER_CERT_PATH",
+      ),
     });
     for (const environment of [{ HTTP_PORT: "off" }, { CA_CERT_PATH: ca! }]) {
       expect(await run(["validate", fileWith(good)], environment)).toMatchObject({ code: 0 });
