@@ -1,0 +1,176 @@
+/**
+ * The account at a directory (RFC 8555 §7.3) and its key in `account.key`: registration, and another key.
+ */
+import { messageOf } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { AcmeFiles, AcmeSettings } from "./contracts.ts";
+import { jsonObject, type Directory, type DirectoryAnswer, type Signer } from "./directory.ts";
+import { AcmeFailure } from "./failure.ts";
+import { textIn, textsIn } from "./json_members.ts";
+import { accountKey, macJws, signedJws, type AccountKey } from "./jws.ts";
+import { keyFrom, newKey, pemOf } from "./signing_request.ts";
+
+/**
+ * ```
+ * account.key          the key of the account; it is on disk before the account is registered with it
+ * account-next.key     there only while the key is replaced: the directory knows the one or the other
+ * ```
+ */
+const KEY = "account.key";
+const NEXT_KEY = "account-next.key";
+
+export class AcmeAccount {
+  readonly #files: AcmeFiles;
+  readonly #log: Log;
+  /** What the last `signer` has found, and where: a key that somebody has replaced on disk is noticed. */
+  #known: { readonly directory: string; readonly pem: Buffer; readonly signer: Signer } | null = null;
+
+  constructor(files: AcmeFiles, log: Log) {
+    this.#files = files;
+    this.#log = log;
+  }
+
+  /**
+   * The account's signer; registers the account where there is none. A key on disk that cannot be read is an error, and
+   * stays: the account could not be had again. Rejects with an `AcmeFailure`.
+   */
+  async signer(directory: Directory, settings: AcmeSettings): Promise<Signer> {
+    await this.#finishRollover(directory);
+    let pem = this.#read(KEY);
+    const known = this.#known;
+    if (pem !== null && known?.directory === settings.directory && known.pem.equals(pem)) return known.signer;
+    const isNew = pem === null;
+    pem ??= pemOf(newKey());
+    const key = keyOf(KEY, pem);
+    if (isNew) await this.#write(KEY, pem);
+    // Asked for first: a binding to an external account may have been good for one registration.
+    const account = isNew ? null : await existingAccount(directory, key, settings.email);
+    const signer: Signer = { key, account: account ?? (await register(directory, key, settings)) };
+    this.#known = { directory: settings.directory, pem, signer };
+    return signer;
+  }
+
+  /** The directory says that it does not know the account. */
+  forget(): void {
+    this.#known = null;
+  }
+
+  /** Replaces the key (RFC 8555 §7.3.5). Rejects with an `AcmeFailure`. */
+  async rollover(directory: Directory, settings: AcmeSettings): Promise<void> {
+    const signer = await this.signer(directory, settings);
+    const url = directory.urlOf("keyChange");
+    const pem = pemOf(newKey());
+    const next = keyOf(NEXT_KEY, pem);
+    await this.#write(NEXT_KEY, pem);
+    const payload = { account: signer.account, oldKey: signer.key.jwk };
+    try {
+      await directory.post(url, signedJws({ jwk: next.jwk, url }, payload, next), signer);
+    } catch (error) {
+      // Whether the directory has taken the key is known only where it has answered.
+      if (error instanceof AcmeFailure && !error.isPassing) await this.#remove(NEXT_KEY);
+      throw error;
+    }
+    await this.#takeNext(pem);
+    this.#known = { directory: settings.directory, pem, signer: { key: next, account: signer.account } };
+  }
+
+  /** The program or the connection has ended while the key was replaced: the directory knows which key holds. */
+  async #finishRollover(directory: Directory): Promise<void> {
+    const pem = this.#read(NEXT_KEY);
+    if (pem === null) return;
+    this.forget();
+    if ((await existingAccount(directory, keyOf(NEXT_KEY, pem), null)) !== null) {
+      await this.#takeNext(pem);
+      this.#log.info("ACME: the new key of the account is in force: its replacement had been interrupted");
+    } else {
+      await this.#remove(NEXT_KEY);
+      this.#log.info("ACME: the key of the account stays: its replacement had been interrupted");
+    }
+  }
+
+  /** In this order: a crash between the two leaves the new key in both files. */
+  async #takeNext(pem: Buffer): Promise<void> {
+    await this.#write(KEY, pem);
+    await this.#remove(NEXT_KEY);
+  }
+
+  #read(name: string): Buffer | null {
+    try {
+      return this.#files.read(name);
+    } catch (error) {
+      throw new AcmeFailure(messageOf(error));
+    }
+  }
+
+  async #write(name: string, pem: Buffer): Promise<void> {
+    await this.#files.write(name, pem).catch((error: unknown) => {
+      throw new AcmeFailure(`${name} cannot be written: ${messageOf(error)}`);
+    });
+  }
+
+  async #remove(name: string): Promise<void> {
+    await this.#files.remove(name).catch((error: unknown) => {
+      throw new AcmeFailure(`${name} cannot be removed: ${messageOf(error)}`);
+    });
+  }
+}
+
+function keyOf(name: string, pem: Buffer): AccountKey {
+  try {
+    return accountKey(keyFrom(pem));
+  } catch {
+    throw new AcmeFailure(
+      `${name} is damaged: restore it from a copy. Without one remove it, and a new account is registered`,
+    );
+  }
+}
+
+/** The URL of the account that has the key; null: there is none. A contact that has changed is sent. */
+async function existingAccount(directory: Directory, key: AccountKey, email: string | null): Promise<string | null> {
+  const unknown = (error: unknown): null => {
+    if (error instanceof AcmeFailure && error.type === "accountDoesNotExist") return null;
+    throw error;
+  };
+  const payload = { onlyReturnExisting: true };
+  const answer = await directory.post(directory.urlOf("newAccount"), payload, { key, account: null }).catch(unknown);
+  if (answer === null) return null;
+  const account = accountIn(answer);
+  const contact = contactOf(email);
+  if (contact.length > 0 && !textsIn(jsonObject(answer.body), "contact").includes(contact[0]!))
+    await directory.post(account, { contact }, { key, account });
+  return account;
+}
+
+async function register(directory: Directory, key: AccountKey, settings: AcmeSettings): Promise<string> {
+  const { eab, email } = settings;
+  if (eab === null && directory.requiresExternalAccount)
+    throw new AcmeFailure(
+      "the directory serves holders of an external account alone: configure eab, from its operator",
+    );
+  const url = directory.urlOf("newAccount");
+  const contact = contactOf(email);
+  const answer = await directory.post(
+    url,
+    {
+      termsOfServiceAgreed: true,
+      ...(contact.length > 0 && { contact }),
+      ...(eab !== null && { externalAccountBinding: macJws({ kid: eab.kid, url }, key.jwk, eab.hmacKey) }),
+    },
+    { key, account: null },
+  );
+  return accountIn(answer);
+}
+
+function contactOf(email: string | null): readonly string[] {
+  return email === null ? [] : [`mailto:${email}`];
+}
+
+function accountIn({ location, body }: DirectoryAnswer): string {
+  if (location === null) throw new AcmeFailure("the directory does not name the URL of the account");
+  const status = textIn(jsonObject(body), "status") ?? "valid";
+  if (status !== "valid")
+    throw new AcmeFailure(
+      `the account is ${status === "revoked" ? "revoked" : "deactivated"}: remove account.key for a new one`,
+    );
+  return location;
+}
