@@ -24,7 +24,7 @@ import type { UPSTREAM_REQUEST_HEADERS } from "./sent_headers.ts";
 import type { SPLIT } from "./split.ts";
 import type { STICKY } from "./sticky.ts";
 import type { TEST_FILES, TESTS } from "./tests.ts";
-import type { CERTIFICATE, UPSTREAM_TLS } from "./tls_fields.ts";
+import type { CERTIFICATE, SERVER_TLS, UPSTREAM_TLS } from "./tls_fields.ts";
 import type { ROUTE_PATH, SERVICE_PATH } from "./upstream_path.ts";
 
 /** See `fieldsOf`. */
@@ -47,6 +47,9 @@ export interface FeatureSchemas {
   /** An item of `certificates`. */
   readonly certificate: typeof CERTIFICATE;
   readonly acme: typeof ACME;
+  /** `global.tls` */
+  readonly server_tls: typeof SERVER_TLS;
+  /** Of services. */
   readonly tls: typeof UPSTREAM_TLS;
   /** Of services. */
   readonly proxy_protocol: typeof UPSTREAM_PROXY_PROTOCOL;

@@ -139,6 +139,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
         [],
       ),
       acme: s.optional(field("acme")),
+      tls: s.optional(field("server_tls")),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
       https_redirect: s.optional(field("https_redirect")),
       errors: s.optional(field("errors")),

@@ -26,6 +26,7 @@ const OF_ROOT: Fields = {
 const OF_GLOBAL: Fields = {
   https_redirect: "routing",
   trusted_proxies: "routing",
+  tls: "serverTls",
   h2c: "http2",
   errors: "routing",
   counters: "sharedCounters",

@@ -2,7 +2,8 @@
  * The schemas of certificates and TLS settings.
  */
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
-import { flag, HOST_PATTERN, hostProblem } from "./fields.ts";
+import { cipherProblem, groupProblem, rulesProblem, type TlsRules } from "../base/tls_rules.ts";
+import { choice, flag, HOST_PATTERN, hostProblem } from "./fields.ts";
 import type { Path } from "./json.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
@@ -59,12 +60,45 @@ function checkClientCertificate(
   if (cert !== undefined && key !== undefined) checkPair(cert, key, report);
 }
 
+const RULES = {
+  min_version: choice(["1.2", "1.3"], "The oldest version of TLS."),
+  ciphers: s.optional(
+    s.array(s.string({ references: "none", hint: "the name that OpenSSL has for a cipher", check: cipherProblem }), {
+      min: 1,
+      describe:
+        "Ciphers by OpenSSL's names. Names that begin with TLS_ replace the defaults of TLS 1.3, others those of 1.2.",
+    }),
+  ),
+  groups: s.optional(
+    s.array(
+      s.string({
+        references: "none",
+        hint: "the name of a group for key exchange, such as X25519",
+        check: groupProblem,
+      }),
+      {
+        min: 1,
+        describe: "Groups for key exchange, the preferred one first.",
+      },
+    ),
+  ),
+};
+
+function checkRules(rules: TlsRules, report: Report): void {
+  const wrong = rulesProblem(rules);
+  if (wrong !== undefined) report(wrong.why, wrong.at);
+}
+
+/** `global.tls` */
+export const SERVER_TLS = s.object(RULES, { describe: "TLS settings of the HTTPS listeners.", refine: checkRules });
+
 export const UPSTREAM_TLS = s.object(
-  { ...TLS_FIELDS, verify: flag("Whether the upstreams' certificates are verified.", true) },
+  { ...TLS_FIELDS, verify: flag("Whether the upstreams' certificates are verified.", true), ...RULES },
   {
     describe: 'TLS settings for upstreams; for protocol "https" and "h2".',
     refine(value, report) {
       checkClientCertificate(value, report);
+      checkRules(value, report);
       if (!value.verify && value.ca !== undefined)
         report('"ca" verifies nothing while "verify" is false: leave one of them out');
     },
@@ -92,7 +126,7 @@ function checkService({ protocol, tls }: { readonly protocol: string; readonly t
 }
 
 export const fields: FeatureFields = {
-  schemas: { certificate: CERTIFICATE, tls: UPSTREAM_TLS },
+  schemas: { certificate: CERTIFICATE, server_tls: SERVER_TLS, tls: UPSTREAM_TLS },
   checkGlobal,
   checkService,
 };

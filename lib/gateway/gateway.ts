@@ -121,6 +121,7 @@ export class GatewayCore {
       ports: threads.worker < 0 ? "taken" : threads.count > 1 ? "shared" : "alone",
       protocols: () => inForce().global,
       certificates: () => inForce().certificates,
+      rules: () => inForce().global.tls,
     });
     configuration.onReplaced = (before, next) => renewSessions(listener, before.global, next.global);
     const internals = {

@@ -11,6 +11,7 @@ import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { guardedEmitter, WriteBatch } from "../base/event_loop.ts";
 import { ignore } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { TlsRules } from "../base/tls_rules.ts";
 import type { Config } from "../config/model.ts";
 import type { HostCertificates, TlsFiles } from "./certificates.ts";
 import { toSharedReads, ClientConnection } from "./client_connection.ts";
@@ -24,6 +25,8 @@ export interface TlsOptions {
   readonly certificates?: () => HostCertificates;
   readonly clock: Clock;
   readonly log: Log;
+  /** Versions, ciphers and groups in force, `global.tls`; asked once a connection. Default: those of `contextRules`. */
+  readonly rules?: () => TlsRules | undefined;
   /** Milliseconds a client has for its handshake. Default 10 000. */
   readonly handshakeMs?: number;
   /** Whether a new connection may use HTTP/2, and more. Default: yes. */
@@ -90,7 +93,7 @@ export interface ListenerOptions
   extends
     Pick<Http1Options, "clock" | "log" | "receiving" | "serve">,
     Partial<Pick<Http1Options, "writeBatch" | "ended" | "unread" | "join">>,
-    Pick<TlsOptions, "certificates" | "handshakeMs"> {
+    Pick<TlsOptions, "certificates" | "rules" | "handshakeMs"> {
   /** Those that have been loaded: to ask for another one throws. */
   readonly features: ListenerFeatures;
   /** How new connections are served, see `global`. Default: HTTP/1 by our own codec, and HTTP/2 over TLS. */

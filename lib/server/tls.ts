@@ -4,14 +4,17 @@
  *
  * All encrypt their session tickets with one key, so a session resumes at any of them. It is replaced and overwritten
  * every hour: a stolen key does not decrypt older traffic (RFC 5077 §5.5). A ticket has the verdict on the client's
- * certificate, so it is void under another CA, or where a certificate was not required before.
+ * certificate, so it is void under another CA, or where a certificate was not required before; and where other
+ * versions, ciphers or groups are allowed.
  */
 import { constants, createHash, randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
+import { isDeepStrictEqual } from "node:util";
 import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guardedEmitter } from "../base/event_loop.ts";
+import { contextRules, type TlsRules } from "../base/tls_rules.ts";
 import type { NoPair, Pair, TlsFiles } from "./certificates.ts";
 import type { SecureServers, TlsConnections, TlsOptions } from "./listener.ts";
 
@@ -23,6 +26,8 @@ const HANDSHAKE_MS = 10_000;
 /** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
 export const TICKET_KEY_MS = 3_600_000;
 export const TICKET_KEY_BYTES = 48;
+
+const NO_RULES: TlsRules = {};
 
 interface Entry {
   readonly server: tls.Server;
@@ -39,11 +44,14 @@ export class TlsServers implements SecureServers {
   /** Whether the ticket key comes from `useTicketKey`. */
   #isKeyGiven = false;
   readonly #entries: Entry[] = [];
+  /** Those that the contexts of all servers were made with. */
+  #rules: TlsRules;
   #listening = 0;
   #rotation: Timer | null = null;
 
   constructor(options: TlsOptions) {
     this.#options = options;
+    this.#rules = options.rules?.() ?? NO_RULES;
   }
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
@@ -79,6 +87,7 @@ export class TlsServers implements SecureServers {
     guard(server, (socket, begin) => {
       const addresses = addressesOf(socket);
       accept(socket, () => {
+        this.#applyRules();
         this.#handshakes.set(addresses, socket);
         socket.once("close", () => {
           // A later connection may have the same addresses.
@@ -125,11 +134,23 @@ export class TlsServers implements SecureServers {
         throw new Error("whether clients are asked for a certificate cannot change while the gateway listens");
       }
     }
-    for (const entry of this.#entries) {
-      entry.server.setSecureContext(this.#contextOptions(files, files));
-      entry.files = files;
-      entry.contexts = new WeakMap();
-    }
+    for (const entry of this.#entries) this.#use(files, entry);
+  }
+
+  #use(files: TlsFiles, entry: Entry): void {
+    entry.server.setSecureContext(this.#contextOptions(files, files));
+    entry.files = files;
+    entry.contexts = new WeakMap();
+  }
+
+  /** A reload may have brought others: they count from the next handshake on. */
+  #applyRules(): void {
+    const rules = this.#options.rules?.() ?? NO_RULES;
+    if (rules === this.#rules) return;
+    const isSame = isDeepStrictEqual(rules, this.#rules);
+    this.#rules = rules;
+    if (isSame) return;
+    for (const entry of this.#entries) this.#use(entry.files, entry);
   }
 
   /**
@@ -165,16 +186,18 @@ export class TlsServers implements SecureServers {
     { cert, key }: Pair | NoPair,
     { ca, requireClientCert }: TlsFiles,
   ): SecureContextOptions & { readonly ticketKeys: Buffer } {
+    const rules = contextRules(this.#rules, "server");
     return {
       ...(cert === null ? {} : { cert, key }),
       ...(ca === null ? {} : { ca }),
-      minVersion: "TLSv1.2",
+      ...rules,
       // Renegotiation costs the server far more than the client, and nothing needs it; TLS 1.3 has none.
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
       ticketKeys: this.#ticketKey,
       sessionIdContext: createHash("sha256")
         .update(ca ?? "")
         .update(String(requireClientCert))
+        .update(JSON.stringify(rules))
         .digest("hex")
         .slice(0, 32),
     };

@@ -6,6 +6,7 @@ import type { LookupFunction, Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import type { Dial, Secure } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
+import type { TlsRules } from "../base/tls_rules.ts";
 
 export interface HealthSettings {
   /** Null: no active checks. */
@@ -165,7 +166,7 @@ export interface ForClient {
   readonly client?: string | null;
 }
 
-export interface UpstreamTlsSettings {
+export interface UpstreamTlsSettings extends TlsRules {
   /** CA certificates, PEM. Default: the system's CA certificates. */
   readonly ca?: { readonly content: Buffer } | undefined;
   /** Client certificate chain and its key, PEM. */

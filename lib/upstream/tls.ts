@@ -6,6 +6,7 @@ import { isIP, type Socket } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Secure } from "../base/egress.ts";
 import { overTls } from "../base/egress_tls.ts";
+import { contextRules } from "../base/tls_rules.ts";
 import type { Address, ConnectTarget, TlsToUpstreams, UpstreamTlsSettings } from "./contracts.ts";
 import { connect } from "./connect.ts";
 
@@ -15,8 +16,9 @@ export class UpstreamTls implements TlsToUpstreams {
 
   constructor(settings: UpstreamTlsSettings = {}) {
     const { ca, cert, key, servername, verify = true } = settings;
+    const rules = JSON.stringify(contextRules(settings, "client"));
     const hash = createHash("sha256");
-    for (const part of [ca?.content, cert?.content, key?.content, servername, String(verify)]) {
+    for (const part of [ca?.content, cert?.content, key?.content, servername, String(verify), rules]) {
       // With the lengths, bytes that move from one part to the next make another identity.
       hash.update(part === undefined ? "-;" : `${part.length};`).update(part ?? "");
     }
@@ -29,7 +31,12 @@ export class UpstreamTls implements TlsToUpstreams {
     const name = servername.endsWith(".") ? servername.slice(0, -1) : servername;
     return overTls({
       // One context for all connections: reading the system's certificates takes milliseconds.
-      secureContext: tls.createSecureContext({ ca: ca?.content, cert: cert?.content, key: key?.content }),
+      secureContext: tls.createSecureContext({
+        ca: ca?.content,
+        cert: cert?.content,
+        key: key?.content,
+        ...contextRules(this.#settings, "client"),
+      }),
       // SNI cannot carry an address (RFC 6066 §3), but a certificate can.
       servername: isIP(name) === 0 ? name : "",
       checkServerIdentity: (_host: string, certificate: PeerCertificate) => tls.checkServerIdentity(name, certificate),

@@ -140,6 +140,7 @@ describe("the program loads what is named, and only that,", () => {
     ],
     ["with an upstream that speaks HTTP/2", withService({ protocol: "h2c" }), {}, ["http2"]],
     ["with HTTP/2 for clients", withGlobal({ h2c: true }), {}, ["http2"]],
+    ["with rules of TLS for clients", withGlobal({ tls: { min_version: "1.3" } }), {}, ["serverTls"]],
     ["with Node's server for clients", withGlobal({ http1: "node" }), {}, ["nodeHttp1"]],
     ["with Node's parser of responses", withService({ upstream_client: "node" }), {}, ["nodeHttp1"]],
     ["with a hash", withService({ load_balancing_strategy: "ip_hash" }), {}, ["balancing"]],
@@ -291,7 +292,7 @@ describe("the program loads what is named, and only that,", () => {
       "with HTTPS and HTTP/2",
       quickstart,
       { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key },
-      MOST.tokens + 36_700,
+      MOST.tokens + 38_500,
     ],
   ])("%s within a number of tokens", async (_title, config, environment, most) => {
     const files = Object.entries(environment).map(([name, text]) => [name, fileFor(text)]);

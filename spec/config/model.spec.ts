@@ -415,6 +415,42 @@ describe("global", () => {
   });
 });
 
+describe("rules of TLS", () => {
+  const near = /^global\.tls\.ciphers\[0\]: .*did you mean "ECDHE-RSA-AES128-GCM-SHA256"\?$/;
+  it.each<[what: string, rules: object, issue: RegExp]>([
+    ["a cipher with a slip of the pen", { ciphers: ["ECDHE-RSA-AES128-GCM-SHA"] }, near],
+    ["several ciphers in one text", { ciphers: ["HIGH:!aNULL"] }, /ciphers\[0\]: .* does not know it$/],
+    ["a cipher that encrypts nothing", { ciphers: ["PSK-AES128-GCM-SHA256"] }, /ciphers\[0\]: .* it needs keys that/],
+    ["no ciphers", { ciphers: [] }, /ciphers: expected at least 1 item/],
+    ["a cipher twice", { ciphers: Array(2).fill("TLS_AES_256_GCM_SHA384") }, /ciphers: have "TLS_AES.*" twice$/],
+    ["a group of nobody", { groups: ["P-257"] }, /groups\[0\]: .* does not know it; did you mean "P-256"\?$/],
+    ["another name of a group", { groups: ["secp384r1"] }, /groups\[0\]: .*; did you mean "P-384"\?$/],
+    ["a word of OpenSSL that is no group", { groups: ["auto"] }, /groups\[0\]: .* does not know it$/],
+    ["a group twice", { groups: ["X25519", "X25519"] }, /groups: have "X25519" twice$/],
+    ["an old version", { min_version: "1.1" }, /min_version: expected "1\.2" or "1\.3", found "1\.1"/],
+    [
+      "ciphers that the version does not have",
+      { min_version: "1.3", ciphers: ["ECDHE-RSA-AES128-GCM-SHA256"] },
+      /ciphers: are for TLS 1\.2 alone, and "min_version" is "1\.3": name some that begin with TLS_$/,
+    ],
+  ])("refuses %s", (_what, tls, issue) => {
+    expect(issues({ global: { tls }, services: [] })).toEqual([expect.stringMatching(issue)]);
+    const found = ofService({ protocol: "https", tls });
+    expect(found.map((text) => text.replace(/^services\[0\]/, "global"))).toEqual([expect.stringMatching(issue)]);
+  });
+
+  it.runIf(process.versions.openssl.startsWith("3.0."))("says which Node has post-quantum groups", () => {
+    const found = issues({ global: { tls: { groups: ["X25519MLKEM768"] } }, services: [] });
+    expect(found).toEqual([expect.stringMatching(/v20\.\S+, does not know it; OpenSSL 3\.5 does, which Node 24 has$/)]);
+  });
+
+  it("are for the protocols https and h2 alone", () => {
+    expect(ofService({ tls: { min_version: "1.3" } })).toEqual([
+      'services[0].tls: is for protocol "https" and "h2"; this service has "http"',
+    ]);
+  });
+});
+
 describe("certificates", () => {
   const files: Readonly<Record<string, string>> = {
     "/tls/shop.crt": SHOP.cert,

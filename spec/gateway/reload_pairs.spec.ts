@@ -189,7 +189,10 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
     of(
       {
         ...{ protocol: "https", upstreams: [{ host: "127.0.0.1", port: secure }] },
-        tls: { ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
+        tls: {
+          ...{ ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
+          ...{ min_version: "1.3", ciphers: ["TLS_AES_128_GCM_SHA256"], groups: ["X25519"] },
+        },
         health: { ...HEALTH, path: "/" },
       },
       {
@@ -199,6 +202,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
           ...{ ca, terms_agreed: true, challenge: "tls-alpn-01", eab: { kid: "k", hmac_key: "c2VjcmV0" } },
           ...{ profile: "shortlived", hosts_allowed: ["b.example"] },
         },
+        tls: { min_version: "1.3", ciphers: ["TLS_AES_128_GCM_SHA256"], groups: ["X25519"] },
       },
     ),
     of(

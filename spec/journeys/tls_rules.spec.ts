@@ -1,0 +1,175 @@
+/** `global.tls` and `tls` of services: versions, ciphers and groups of handshakes with clients and upstreams. */
+import { once } from "node:events";
+import https from "node:https";
+import type { AddressInfo } from "node:net";
+import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { AnyConfigInput } from "../../lib/config/model.ts";
+import type { Gateway, TlsFiles } from "../../lib/index.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { SHOP } from "../support/more_certs.ts";
+import { fileWith } from "../support/process.ts";
+import { ask, overSocket } from "../support/raw_client.ts";
+
+const FILES: TlsFiles = {
+  cert: Buffer.from(SERVER.cert),
+  key: Buffer.from(SERVER.key),
+  ca: null,
+  requireClientCert: false,
+};
+const IS_POST_QUANTUM = !process.versions.openssl.startsWith("3.0.");
+
+type Rules = NonNullable<NonNullable<AnyConfigInput["global"]>["tls"]>;
+
+interface Secure {
+  readonly gateway: Gateway;
+  readonly port: number;
+  /** Puts other rules into force. */
+  readonly use: (rules: Rules) => Promise<unknown>;
+}
+
+/** A gateway with these rules, whose certificates are for localhost and for shop.example.com. */
+async function secureWith(rules: Rules): Promise<Secure> {
+  const upstream = await backend();
+  const shop = { hosts: ["shop.example.com"], cert: fileWith(SHOP.cert), key: fileWith(SHOP.key) };
+  const configWith = (tls: Rules) => oneService(upstream.port, {}, { tls, certificates: [shop] });
+  const { gateway } = await running(configWith(rules));
+  const { port } = await gateway.listen({ port: 0, tls: FILES });
+  return { gateway, port, use: (next) => gateway.reload(configWith(next)) };
+}
+
+/** A handshake that the gateway has finished, too, with the ticket that it gave. */
+async function handshake(port: number, options: ConnectionOptions = {}) {
+  const socket = tls.connect({
+    ...{ host: "127.0.0.1", port, servername: "localhost", rejectUnauthorized: false },
+    ...options,
+  });
+  onTestFinished(() => void socket.destroy());
+  const ticket = new Promise<Buffer>((resolve) => socket.once("session", resolve));
+  await once(socket, "secureConnect");
+  const resumed = socket.isSessionReused();
+  const version = socket.getProtocol();
+  const cipher = socket.getCipher().name;
+  const { name: group } = socket.getEphemeralKeyInfo() as { readonly name?: string };
+  return { socket, ticket, resumed, version, cipher, group };
+}
+
+const outcome = (port: number, options: ConnectionOptions = {}) =>
+  handshake(port, options).then(
+    ({ version, cipher }) => `${version} ${cipher}`,
+    (error: NodeJS.ErrnoException) => error.code,
+  );
+
+const ONLY_12 = { maxVersion: "TLSv1.2" } as const;
+const OTHER_VERSION = "ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION";
+/** OpenSSL 3.5 has another name for the alert handshake_failure. */
+const NOTHING_IN_COMMON = expect.stringMatching(/^ERR_SSL_SSL.*_ALERT_HANDSHAKE_FAILURE$/) as string;
+
+describe.each(["localhost", "shop.example.com"])("rules of TLS, for a client that asks for %s", (servername) => {
+  it("refuses a client that has no version which global.tls.min_version allows", async () => {
+    const { port } = await secureWith({ min_version: "1.3" });
+    expect(await outcome(port, { servername, ...ONLY_12 })).toBe(OTHER_VERSION);
+    expect(await outcome(port, { servername })).toMatch(/^TLSv1\.3 /);
+    const lenient = await secureWith({});
+    expect(await outcome(lenient.port, { servername, ...ONLY_12 })).toMatch(/^TLSv1\.2 /);
+  });
+
+  it("accepts the ciphers of TLS 1.2 that are named, in their order; those of TLS 1.3 stay", async () => {
+    const [strong, weaker] = ["ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-CHACHA20-POLY1305"];
+    const { port } = await secureWith({ ciphers: [strong, weaker] });
+    const all = `${weaker}:${strong}:ECDHE-ECDSA-AES128-GCM-SHA256`;
+    expect(await outcome(port, { servername, ...ONLY_12, ciphers: all })).toBe(`TLSv1.2 ${strong}`);
+    const other = { ...ONLY_12, ciphers: "ECDHE-ECDSA-AES128-GCM-SHA256" };
+    expect(await outcome(port, { servername, ...other })).toEqual(NOTHING_IN_COMMON);
+    expect(await outcome(port, { servername })).toBe("TLSv1.3 TLS_AES_256_GCM_SHA384");
+  });
+
+  it("accepts the ciphers of TLS 1.3 that are named; those of TLS 1.2 stay", async () => {
+    const { port } = await secureWith({ ciphers: ["TLS_AES_128_GCM_SHA256"] });
+    expect(await outcome(port, { servername })).toBe("TLSv1.3 TLS_AES_128_GCM_SHA256");
+    expect(await outcome(port, { servername, ...ONLY_12 })).toMatch(/^TLSv1\.2 ECDHE-ECDSA-/);
+  });
+
+  it("accepts the groups that are named, the first of them in TLS 1.2 whatever the client prefers", async () => {
+    const { port } = await secureWith({ groups: ["P-384", "P-256"] });
+    const group = async (options: ConnectionOptions) => (await handshake(port, { servername, ...options })).group;
+    expect(await group({ ...ONLY_12, ecdhCurve: "P-256:P-384" })).toBe("secp384r1");
+    expect(await group({ ecdhCurve: "X25519:P-256" })).toBe("prime256v1");
+    expect(await outcome(port, { servername, ecdhCurve: "X25519" })).toEqual(NOTHING_IN_COMMON);
+    expect(await outcome(port, { servername, ...ONLY_12, ecdhCurve: "X25519" })).toEqual(NOTHING_IN_COMMON);
+  });
+
+  it.runIf(IS_POST_QUANTUM)("prefers the first group in TLS 1.3 to the one that the client has guessed", async () => {
+    const { port } = await secureWith({ groups: ["X25519MLKEM768", "X25519"] });
+    const group = async (ecdhCurve: string) => (await handshake(port, { servername, ecdhCurve })).group;
+    expect(await group("X25519:X25519MLKEM768")).toBe("X25519MLKEM768");
+    expect(await group("X25519")).toBe("X25519");
+  });
+
+  it("uses rules of a reload from the next handshake on, and leaves open connections", async () => {
+    const { port, use } = await secureWith({});
+    const { socket } = await handshake(port, { servername, ...ONLY_12 });
+    await use({ min_version: "1.3" });
+    expect(await outcome(port, { servername, ...ONLY_12 })).toBe(OTHER_VERSION);
+    const connection = overSocket(socket);
+    connection.send(`GET /a/x HTTP/1.1\r\nHost: ${servername}\r\nConnection: close\r\n\r\n`);
+    expect(await connection.closed()).toMatch(/^HTTP\/1\.1 200 /);
+    await use({});
+    expect(await outcome(port, { servername, ...ONLY_12 })).toMatch(/^TLSv1\.2 /);
+  });
+
+  it.each(["TLSv1.2", "TLSv1.3"] as const)(
+    "resumes a session of %s under the same rules, and none that began under others",
+    async (version) => {
+      const of = { servername, minVersion: version, maxVersion: version };
+      const { port, use } = await secureWith({});
+      const session = await (await handshake(port, of)).ticket;
+      expect((await handshake(port, { ...of, session })).resumed).toBe(true);
+      await use({ groups: ["X25519", "P-256"] });
+      expect((await handshake(port, { ...of, session })).resumed).toBe(false);
+      await use({});
+      expect((await handshake(port, { ...of, session })).resumed).toBe(true);
+    },
+  );
+});
+
+describe("rules of TLS towards upstreams", () => {
+  /** A status, and what was agreed on: of a request to an upstream with these options, by a service with these rules. */
+  async function met(options: tls.TlsOptions, rules: object) {
+    const sockets: TLSSocket[] = [];
+    const server = https.createServer({ ...options, ...SERVER }, (_request, response) => response.end("ok"));
+    server.on("secureConnection", (socket: TLSSocket) => sockets.push(socket));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    const { port: upstream } = server.address() as AddressInfo;
+    const { port } = await running(
+      oneService(upstream, { protocol: "https", tls: { ca: fileWith(CA.cert), ...rules } }),
+    );
+    const { status } = await ask(port, { path: "/a/x" });
+    return [status, sockets[0]?.getProtocol(), sockets[0]?.getCipher().name];
+  }
+
+  it("refuses an upstream that has no version which tls.min_version allows", async () => {
+    expect(await met({ ...ONLY_12 }, { min_version: "1.3" })).toEqual([502, undefined, undefined]);
+    expect((await met({}, { min_version: "1.3" })).slice(0, 2)).toEqual([200, "TLSv1.3"]);
+    expect((await met({ ...ONLY_12 }, {})).slice(0, 2)).toEqual([200, "TLSv1.2"]);
+  });
+
+  it("offers the ciphers that are named", async () => {
+    const [one, other] = ["ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256"];
+    expect(await met({ ...ONLY_12 }, { ciphers: [one] })).toEqual([200, "TLSv1.2", one]);
+    expect(await met({ ...ONLY_12, ciphers: other }, { ciphers: [one] })).toEqual([502, undefined, undefined]);
+    const newest = "TLS_AES_128_GCM_SHA256";
+    expect(await met({}, { ciphers: [newest] })).toEqual([200, "TLSv1.3", newest]);
+  });
+
+  it("offers the groups that are named", async () => {
+    expect(await met({ ecdhCurve: "P-384" }, { groups: ["X25519"] })).toEqual([502, undefined, undefined]);
+    expect(await met({ ecdhCurve: "P-384" }, { groups: ["X25519", "P-384"] })).toContain(200);
+  });
+});
