@@ -135,7 +135,7 @@ describe.each(["localhost", "shop.example.com"])("rules of TLS, for a client tha
 });
 
 describe("rules of TLS towards upstreams", () => {
-  /** A status, and what was agreed on: of a request to an upstream with these options, by a service with these rules. */
+  /** The status, version and cipher of a request to an upstream with these options, by a service with these rules. */
   async function met(options: tls.TlsOptions, rules: object) {
     const sockets: TLSSocket[] = [];
     const server = https.createServer({ ...options, ...SERVER }, (_request, response) => response.end("ok"));
