@@ -10,15 +10,35 @@ import {
   ftruncateSync,
   openSync,
   readFileSync,
+  readSync,
   writeFileSync,
 } from "node:fs";
 import { missingPermission } from "./errors.ts";
+import { atOnce } from "./time_slices.ts";
 
 /** Throws the system's error, or one that says what is there instead of a file. */
 export function readRegularFile(path: string): Buffer {
+  return atOnce(readFileSteps(path));
+}
+
+/** Less than a millisecond of work. */
+const BYTES_OF_A_STEP = 500_000;
+
+/** The same in steps, for `inSlices`: who writes a file meanwhile should replace it as a whole. */
+export function* readFileSteps(path: string): Generator<void, Buffer> {
   const fd = openRegularFile(path, constants.O_RDONLY);
   try {
-    return readFileSync(fd);
+    const whole = Buffer.allocUnsafeSlow(fstatSync(fd).size);
+    let length = 0;
+    for (; length < whole.length; yield) {
+      const read = readSync(fd, whole, length, Math.min(whole.length - length, BYTES_OF_A_STEP), null);
+      if (read === 0) break;
+      length += read;
+    }
+    // What has been added meanwhile; and of files of the system, which tell no size, all.
+    const rest = readFileSync(fd);
+    const content = whole.subarray(0, length);
+    return rest.length === 0 ? content : Buffer.concat([content, rest]);
   } finally {
     closeSync(fd);
   }

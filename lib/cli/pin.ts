@@ -5,7 +5,8 @@
 import { hash } from "node:crypto";
 import { existsSync, realpathSync, statSync } from "node:fs";
 import { formatPath, listedIssues, type JsonNode } from "../config/json.ts";
-import { parsedFrom, readConfigFile } from "../config/source.ts";
+import { parseJson } from "../config/json_parser.ts";
+import { parsed, readConfigFile } from "../config/source.ts";
 import { pinnedFilesOf } from "../config/pinned_file.ts";
 import * as references from "../config/references.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -50,7 +51,10 @@ export function pinFiles(
 ): { readonly lines: string[]; readonly isChanged: boolean } {
   const read = readConfigFile(file);
   if (!read.ok) throw new ConfigError(read.issues, file);
-  const { issues: inText } = parsedFrom(read);
+  // As a whole: edits are made at the offsets of its values.
+  const document = parseJson(read.text);
+  parsed.set(read, document);
+  const { issues: inText } = document;
   const { files, issues } = pinnedFilesOf(read, { references, environment: process.env }, which);
   if (inText.length + issues.length > 0) throw new ConfigError(inText.length > 0 ? listedIssues(inText) : issues, file);
   const [, mark, text] = /^(\uFEFF?)([^]*)$/.exec(read.text.toString()) as unknown as [string, string, string];

@@ -31,7 +31,7 @@ export class Follower implements Following {
    */
   async prepare(configuration: Configuration, { version, source, environment, files }: Bundle): Promise<void> {
     const { features, reader } = configuration;
-    await parseInSlices(source, configuration.snapshot.checked?.services);
+    await parseInSlices(source, configuration.snapshot.checked);
     await features.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
     await features.loaded.callers
       ?.callerReaderOf(features)

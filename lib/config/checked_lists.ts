@@ -2,6 +2,7 @@
  * Checks the lists of a configuration item by item, so that others can run in between, and takes services over that
  * are as they were in the configuration before.
  */
+import type { Known } from "./config_document.ts";
 import type { Issue, Json, JsonNode, Path } from "./json.ts";
 import type { PluginKind, Service } from "./model.ts";
 import type { FeatureFields } from "./feature_fields.ts";
@@ -80,7 +81,7 @@ interface Surroundings {
  * The services of a configuration without errors, and the lists beside them, by the digests of their texts; and what is
  * around them.
  */
-export interface CheckedServices extends Surroundings {
+export interface CheckedServices extends Surroundings, Known {
   readonly services: ReadonlyMap<string, CheckedValue>;
   /** The files that all else is read with; complete once it has been checked. */
   readonly read: Map<string, Buffer | string>;
@@ -90,6 +91,7 @@ interface ServiceOptions {
   /** Of the document. */
   readonly schema: AnySchema;
   readonly members: ReadonlyMap<string, JsonNode>;
+  readonly outline: Known["outline"];
   readonly kinds: readonly PluginKind[];
   readonly features: readonly FeatureFields[];
   /** Null: there is none. */
@@ -104,7 +106,7 @@ interface ServiceOptions {
  */
 export function* checkServices(
   context: ListContext,
-  { schema, members, kinds, features, before, kept }: ServiceOptions,
+  { schema, members, outline, kinds, features, before, kept }: ServiceOptions,
 ): Generator<void, CheckedServices> {
   const { sources, lists } = context;
   const { folder, environment, references } = sources;
@@ -149,7 +151,7 @@ export function* checkServices(
     for (const [path, file] of checked.files) list.files.set(path, file);
   }
   if (node !== undefined) lists.set(node, list);
-  return { ...surroundings, services, read: new Map() };
+  return { ...surroundings, services, outline, read: new Map() };
 }
 
 /** Whether `global` is as it was. `sources`: those of `now`. */

@@ -48,13 +48,16 @@ export function countOfIssues(issues: readonly Pick<Issue, "more">[]): number {
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** Where it stands in its text, in UTF-16 code units behind a byte order mark. */
+/**
+ * Where it stands in its text, for `PositionOf`: in UTF-16 code units behind a byte order mark; of a configuration see
+ * `config_document.ts`.
+ */
 export interface JsonPlace {
   /** -1: it did not come from text. */
   readonly offset: number;
   /** Of its key; -1: it has none. */
   readonly keyOffset: number;
-  /** Of its text, see `ParseOptions.known`. */
+  /** Of its text: of services, and of arrays and objects beside them. */
   readonly digest?: string;
   /** Where its text is known. What is in it is read when somebody asks for that, or in steps before. */
   readonly readSteps?: () => Generator<void, void>;
@@ -79,8 +82,6 @@ export type PositionOf = (offset: number) => Position | null;
 export interface JsonDocument {
   /** Null after a syntax error, which is the only issue then. */
   readonly node: JsonNode | null;
-  /** What offsets are in; undefined: it did not come from text. */
-  readonly text?: string;
   readonly issues: readonly Issue[];
   readonly positionOf: PositionOf;
 }

@@ -16,7 +16,8 @@ import {
   type Path,
   type PositionOf,
 } from "./json.ts";
-import { digestSteps, endSteps } from "./value_text.ts";
+import { positionsIn, withoutMark } from "./positions.ts";
+import { BACKSLASH, BRACE, BRACKET, COLON, COMMA, END_BRACE, END_BRACKET, QUOTE } from "./value_text.ts";
 
 /**
  * The document of a text. Duplicate keys are issues; the first one is kept. So are strings with half a surrogate pair:
@@ -29,11 +30,6 @@ export function parseJson(input: Buffer | string, options?: ParseOptions): JsonD
 export interface ParseOptions {
   /** Gets each item of a text that is one array, in place of the document. */
   readonly each?: (item: JsonNode, positionOf: PositionOf) => void;
-  /**
-   * By the digests of their texts, what another document without errors has: services and what is beside them, which
-   * get digests.
-   */
-  readonly known?: ReadonlyMap<string, unknown> | undefined;
 }
 
 /** The same in steps of about a millisecond, for `inSlices`. */
@@ -42,57 +38,36 @@ export function* parseSteps(input: Buffer | string, options: ParseOptions = {}):
   if (wrong !== null) return { node: null, issues: [wrong], positionOf: NOWHERE };
   const text = withoutMark(input);
   const positionOf = positionsIn(text);
-  const parser = new Parser(text, positionOf, options);
+  const parser = new Parser(text, positionOf, WHOLE, options.each);
   try {
     const node = yield* parser.document();
-    return { node, text, issues: parser.issues, positionOf };
+    return { node, issues: parser.issues, positionOf };
   } catch (error) {
     if (!(error instanceof SyntaxFault)) throw error;
     return { node: null, issues: [error.issue], positionOf };
   }
 }
 
-export function withoutMark(input: Buffer | string): string {
-  return String(input).replace(/^\uFEFF/, "");
+/** Where the text of a value stands that is read apart from the rest of its document. */
+interface PartPlace extends JsonPlace {
+  /** How many arrays and objects it is in. */
+  readonly depth: number;
 }
 
-/** Looks through a text once somebody asks for a position. */
-export function positionsIn(input: Buffer | string): PositionOf {
-  let found: { readonly text: string; readonly marks: Uint32Array } | null = null;
-  return (offset) => {
-    if (offset < 0) return null;
-    found ??= marksIn(withoutMark(input));
-    const { text, marks } = found;
-    const mark = Math.floor(offset / MARK_DISTANCE);
-    const place = { line: marks[2 * mark]!, column: marks[2 * mark + 1]! };
-    pass(text, mark * MARK_DISTANCE, offset, place);
-    return place;
-  };
-}
+const WHOLE: PartPlace = { offset: 0, keyOffset: -1, depth: 0 };
 
-/** A text of 16 MiB that is all line feeds has as many marks as any other. */
-const MARK_DISTANCE = 512;
-
-/** The line and the column of each so many characters of the text. */
-function marksIn(text: string) {
-  const marks = new Uint32Array(2 * (Math.floor(text.length / MARK_DISTANCE) + 1));
-  const place = { line: 1, column: 1 };
-  for (let from = 0, i = 0; i < marks.length; from += MARK_DISTANCE) {
-    marks[i++] = place.line;
-    marks[i++] = place.column;
-    pass(text, from, Math.min(from + MARK_DISTANCE, text.length), place);
-  }
-  return { text, marks };
-}
-
-/** Moves the place of `from` to `to`. */
-export function pass(text: string, from: number, to: number, place: { line: number; column: number }): void {
-  for (let at = from; at < to; at++) {
-    const code = text.charCodeAt(at);
-    if (code === 10) {
-      place.line++;
-      place.column = 1;
-    } else if (code < SECOND_SURROGATE || code > LAST_SURROGATE) place.column++;
+/**
+ * The value that a text is, of a larger document; null where anything is wrong with it, whose place only the document
+ * knows. Offsets in it count from that of its place.
+ */
+export function* partSteps(text: string, place: PartPlace): Generator<void, JsonNode | null> {
+  const parser = new Parser(text, positionsIn(text), place);
+  try {
+    const node = yield* parser.document();
+    return parser.issues.length > 0 ? null : node;
+  } catch (error) {
+    if (!(error instanceof SyntaxFault)) throw error;
+    return null;
   }
 }
 
@@ -131,9 +106,7 @@ const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const WORD = /[A-Za-z_$][\w$-]{0,40}/y;
 const KEY = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
-const [QUOTE, BACKSLASH, COMMA, COLON] = [0x22, 0x5c, 0x2c, 0x3a];
-const [BRACKET, END_BRACKET, BRACE, END_BRACE] = [0x5b, 0x5d, 0x7b, 0x7d];
-const [SPACE, FIRST_SURROGATE, SECOND_SURROGATE, LAST_SURROGATE] = [0x20, 0xd800, 0xdc00, 0xdfff];
+const [SPACE, FIRST_SURROGATE, LAST_SURROGATE] = [0x20, 0xd800, 0xdfff];
 
 /** V8 makes longer parts of a text point into it: a service that stays would hold the whole text that it is from. */
 const PART_LENGTH = 12;
@@ -161,16 +134,18 @@ class Parser {
   readonly issues: Issue[] = [];
   readonly #text: string;
   readonly #positionOf: PositionOf;
-  readonly #options: ParseOptions;
+  readonly #place: PartPlace;
+  readonly #each: ParseOptions["each"];
   /** From the root inwards. */
   readonly #open: Open[] = [];
   /** Behind what has been read. */
   #offset = 0;
 
-  constructor(text: string, positionOf: PositionOf, options: ParseOptions) {
+  constructor(text: string, positionOf: PositionOf, place: PartPlace, each?: ParseOptions["each"]) {
     this.#text = text;
     this.#positionOf = positionOf;
-    this.#options = options;
+    this.#place = place;
+    this.#each = each;
   }
 
   *document(): Generator<void, JsonNode> {
@@ -180,12 +155,6 @@ class Parser {
     return root;
   }
 
-  /** The value that begins at `offset`, which has no errors. */
-  valueAt(offset: number): Generator<void, JsonNode> {
-    this.#offset = offset;
-    return this.#whole();
-  }
-
   *#whole(): Generator<void, JsonNode> {
     let end = CHARACTERS_OF_A_STEP;
     for (let count = 1; ; count++) {
@@ -193,45 +162,20 @@ class Parser {
         yield;
         end = this.#offset + CHARACTERS_OF_A_STEP;
       }
-      const node = this.#isNamed() ? yield* this.#namedValue(this.#options.known!) : this.#value();
+      const node = this.#value();
       const root = node === null ? null : this.#put(node);
       if (root !== null) return root;
     }
   }
 
-  /** Whether the next value is a service, or beside the services. */
-  #isNamed(): boolean {
-    const [root, list] = this.#open;
-    if (this.#options.known === undefined || root?.items !== null) return false;
-    const isServices = root.step === "services";
-    return list === undefined ? !isServices : isServices && list.items !== null && this.#open.length === 2;
-  }
-
-  *#namedValue(known: ReadonlyMap<string, unknown>): Generator<void, JsonNode | null> {
-    const code = this.#skipSpace();
-    const offset = this.#offset;
-    const end = yield* endSteps(this.#text, offset);
-    // With the closing brackets: where a text is not parsed they are all that tells whether they are the right ones.
-    const digest = yield* digestSteps(this.#text, offset, end);
-    if (!known.has(digest)) {
-      const node = this.#value();
-      Object.assign(node ?? this.#open.at(-1)!.node, { digest });
-      return node;
-    }
-    const { keyOffset } = this.#open.at(-1)!;
-    this.#offset = end;
-    const read = () => new Parser(this.#text, this.#positionOf, {}).valueAt(offset);
-    return knownNode({ kind: code === BRACKET ? "array" : "object", offset, keyOffset, digest }, read);
-  }
-
   /** Null: an array or object has begun, whose first value is next. */
   #value(): JsonNode | null {
     const code = this.#skipSpace();
-    const offset = this.#offset;
-    const keyOffset = this.#open.at(-1)?.keyOffset ?? -1;
+    const offset = this.#place.offset + this.#offset;
+    const keyOffset = this.#open.at(-1)?.keyOffset ?? this.#place.keyOffset;
     if (code === QUOTE) return { kind: "string", offset, keyOffset, value: this.#string() };
     if (code === BRACE || code === BRACKET) return this.#begin(code === BRACKET, offset, keyOffset);
-    const char = this.#text[offset];
+    const char = this.#text[this.#offset];
     if (char !== undefined && ((char >= "0" && char <= "9") || char === "-")) {
       const text = this.#number();
       return { kind: "number", offset, keyOffset, value: Number(text), text };
@@ -252,7 +196,8 @@ class Parser {
 
   /** Returns the node if it is empty. */
   #begin(isArray: boolean, offset: number, keyOffset: number): JsonNode | null {
-    if (this.#open.length >= MAX_DEPTH) throw this.#fault(offset, `nested deeper than ${MAX_DEPTH} levels`);
+    if (this.#place.depth + this.#open.length >= MAX_DEPTH)
+      throw this.#fault(this.#offset, `nested deeper than ${MAX_DEPTH} levels`);
     this.#offset++;
     const end = isArray ? END_BRACKET : END_BRACE;
     const isEmpty = this.#skipSpace() === end;
@@ -280,7 +225,7 @@ class Parser {
       const word = this.#peek(WORD);
       throw this.#expected("a key in double quotes", word && `write ${shortText(word)}`, this.#peek(KEY));
     }
-    open.keyOffset = this.#offset;
+    open.keyOffset = this.#place.offset + this.#offset;
     const key = this.#string();
     open.step = key;
     if (this.#skipSpace() !== COLON) throw this.#expected(`":" after the key ${shortText(key)}`);
@@ -317,7 +262,7 @@ class Parser {
     const { items, members, step, keyOffset } = open;
     if (items !== null) {
       open.count++;
-      if (this.#options.each !== undefined && this.#open.length === 1) this.#options.each(node, this.#positionOf);
+      if (this.#each !== undefined && this.#open.length === 1) this.#each(node, this.#positionOf);
       else items.push(node);
       return;
     }
@@ -422,29 +367,6 @@ class Parser {
   #path(): Path {
     return this.#open.flatMap(({ step }) => (step === null ? [] : [step]));
   }
-}
-
-/** An array or object whose text has no errors. */
-function knownNode(
-  place: JsonPlace & { readonly kind: "array" | "object" },
-  read: () => Generator<void, JsonNode>,
-): JsonNode {
-  let node: JsonNode | null = null;
-  const readSteps = function* () {
-    node ??= yield* read();
-  };
-  return {
-    ...place,
-    readSteps,
-    get members() {
-      atOnce(readSteps());
-      return node?.kind === "object" ? node.members : NO_MEMBERS;
-    },
-    get items() {
-      atOnce(readSteps());
-      return node?.kind === "array" ? node.items : NO_ITEMS;
-    },
-  };
 }
 
 const NO_MEMBERS: Map<string, JsonNode> = new Map();

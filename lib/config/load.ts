@@ -136,7 +136,7 @@ export function* loadSteps<K extends PluginKind>(
   source: ConfigSource,
   options: LoadOptions<K>,
 ): Generator<void, LoadResult<K>> {
-  const { node, text, issues: inText, positionOf } = parsedFrom(source, options.before?.checked?.services);
+  const { node, outline, issues: inText, positionOf } = parsedFrom(source, options.before?.checked);
   forgetParsed(source);
   const issues: Issue[] = [...inText];
   if (node === null) return { ok: false, issues };
@@ -149,7 +149,7 @@ export function* loadSteps<K extends PluginKind>(
   const kinds = options.withModules?.(root, options.kinds, context) ?? options.kinds;
   const { features = [], before } = options;
   const schema = configSchema(kinds, features);
-  const members = root.kind === "object" && text !== undefined ? root.members : null;
+  const members = root.kind === "object" && outline !== undefined ? root.members : null;
   const kept = new Map<JsonNode, Service>();
   const checked =
     members &&
@@ -159,6 +159,7 @@ export function* loadSteps<K extends PluginKind>(
       features,
       before: before?.checked ?? null,
       members,
+      outline: outline!,
       kept,
     }));
   const readFile = (path: string) => {

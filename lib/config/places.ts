@@ -3,9 +3,9 @@
  */
 import { atOnce } from "../base/time_slices.ts";
 import type { Path, Position } from "./json.ts";
-import { pass, withoutMark } from "./json_parser.ts";
+import { passBytes } from "./positions.ts";
 import type { ConfigSource } from "./source.ts";
-import { endSteps } from "./value_text.ts";
+import { afterMark, afterSpace, BRACE, BRACKET, COMMA, END_BRACE, END_BRACKET, endSteps } from "./value_text.ts";
 
 /** The places of values, or of their nearest ancestors, in a text without errors; null where there is no text. */
 export function placesIn(source: ConfigSource, paths: readonly Path[]): readonly (Position | null)[] {
@@ -18,9 +18,9 @@ export function* placeSteps(
   paths: readonly Path[],
 ): Generator<void, readonly (Position | null)[]> {
   if ("value" in source) return paths.map(() => null);
-  const text = withoutMark(source.text);
-  const offsets = yield* offsetSteps(text, paths);
-  const places = yield* positionSteps(text, offsets);
+  const bytes = typeof source.text === "string" ? Buffer.from(source.text) : source.text;
+  const offsets = yield* offsetSteps(bytes, paths);
+  const places = yield* positionSteps(bytes, offsets);
   return offsets.map((offset) => places.get(offset) ?? null);
 }
 
@@ -30,19 +30,19 @@ export function placeInText(source: ConfigSource, path: Path): Position | null {
 
 /** Members that are passed over in a step: less than a millisecond of work, but for one that is longer. */
 const MEMBERS_OF_A_STEP = 256;
-const CHARACTERS_OF_A_STEP = 100_000;
+const BYTES_OF_A_STEP = 100_000;
 
 /**
  * The offsets of the values at these paths of a text without errors, or of their nearest ancestors that exist. In one
  * pass, without a document, which takes many times the memory of its text.
  */
-function* offsetSteps(text: string, paths: readonly Path[]): Generator<void, readonly number[]> {
+function* offsetSteps(bytes: Buffer, paths: readonly Path[]): Generator<void, readonly number[]> {
   const offsets = paths.map(() => -1);
   let passed = 0;
   /** `asked`: the paths that lead through this value. Returns its end. */
   function* visit(from: number, asked: readonly number[], depth: number): Generator<void, number> {
     for (const i of asked) offsets[i] = from;
-    const [isObject, isArray] = [text[from] === "{", text[from] === "["];
+    const [isObject, isArray] = [bytes[from] === BRACE, bytes[from] === BRACKET];
     const steps = new Map<string | number, number[]>();
     for (const i of asked) {
       const step = paths[i]![depth];
@@ -52,55 +52,38 @@ function* offsetSteps(text: string, paths: readonly Path[]): Generator<void, rea
       if (below === undefined) steps.set(key, [i]);
       else below.push(i);
     }
-    if (steps.size === 0 || !(isObject || isArray)) return yield* endOfValue(text, from);
-    let at = afterSpace(text, from + 1);
-    for (let n = 0; text[at] !== "]" && text[at] !== "}"; n++) {
+    if (steps.size === 0 || !(isObject || isArray)) return yield* endSteps(bytes, from);
+    let at = afterSpace(bytes, from + 1);
+    for (let n = 0; bytes[at] !== END_BRACKET && bytes[at] !== END_BRACE; n++) {
       if (++passed % MEMBERS_OF_A_STEP === 0) yield;
       let step: string | number = n;
       if (isObject) {
-        const end = yield* endSteps(text, at);
-        step = JSON.parse(text.slice(at, end)) as string;
-        at = afterSpace(text, afterSpace(text, end) + 1);
+        const end = yield* endSteps(bytes, at);
+        step = JSON.parse(bytes.toString("utf8", at, end)) as string;
+        at = afterSpace(bytes, afterSpace(bytes, end) + 1);
       }
       const below = steps.get(step);
-      const end = yield* below === undefined ? endOfValue(text, at) : visit(at, below, depth + 1);
-      at = afterSpace(text, end);
-      if (text[at] === ",") at = afterSpace(text, at + 1);
+      const end = yield* below === undefined ? endSteps(bytes, at) : visit(at, below, depth + 1);
+      at = afterSpace(bytes, end);
+      if (bytes[at] === COMMA) at = afterSpace(bytes, at + 1);
     }
     return at + 1;
   }
-  yield* visit(afterSpace(text, 0), [...paths.keys()], 0);
+  yield* visit(afterSpace(bytes, afterMark(bytes)), [...paths.keys()], 0);
   return offsets;
 }
 
-/** Behind the value that begins at `from`. */
-function* endOfValue(text: string, from: number): Generator<void, number> {
-  WORD.lastIndex = from;
-  return WORD.test(text) ? WORD.lastIndex : yield* endSteps(text, from);
-}
-
-/** A number, true, false or null. */
-const WORD = /[\w.+-]+/y;
-
-function* positionSteps(text: string, offsets: readonly number[]): Generator<void, ReadonlyMap<number, Position>> {
+function* positionSteps(bytes: Buffer, offsets: readonly number[]): Generator<void, ReadonlyMap<number, Position>> {
   const places = new Map<number, Position>();
   const place = { line: 1, column: 1 };
-  let at = 0;
+  let at = afterMark(bytes);
   for (const offset of [...offsets].sort((a, b) => a - b)) {
     for (; at < offset; yield) {
-      const end = Math.min(offset, at + CHARACTERS_OF_A_STEP);
-      pass(text, at, end, place);
+      const end = Math.min(offset, at + BYTES_OF_A_STEP);
+      passBytes(bytes, at, end, place);
       at = end;
     }
     places.set(offset, { ...place });
   }
   return places;
 }
-
-function afterSpace(text: string, offset: number): number {
-  let at = offset;
-  while (SPACES.includes(text[at] ?? "-")) at++;
-  return at;
-}
-
-const SPACES = " \n\r\t";

@@ -3,10 +3,10 @@
  * and file names are resolved with.
  */
 import { dirname, resolve } from "node:path";
-import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
-import { inSlices, paced } from "../base/time_slices.ts";
-import { nodeFrom, NOWHERE, type Issue, type JsonDocument } from "./json.ts";
-import { parseJson, parseSteps } from "./json_parser.ts";
+import { readFileSteps, readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import { atOnce, inSlices, paced } from "../base/time_slices.ts";
+import { documentSteps, type ConfigDocument, type Known } from "./config_document.ts";
+import { nodeFrom, NOWHERE, type Issue } from "./json.ts";
 import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
@@ -42,19 +42,22 @@ export interface ReadOptions {
  * Reads the file, or returns one issue with a remedy. With `checkSignature` it must be signed. The result, if ok, is a
  * source for `loadConfig`.
  */
-export function readConfigFile(
-  file: string,
-  checkSignature?: CheckSignature,
-):
-  | (ReadFile & { readonly ok: true; readonly text: Buffer })
-  | { readonly ok: false; readonly issues: readonly Issue[] } {
+export function readConfigFile(file: string, checkSignature?: CheckSignature): ConfigFile {
+  return atOnce(configFileSteps(file, checkSignature));
+}
+
+type ConfigFile =
+  (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly Issue[] };
+
+/** The same in steps of about a millisecond, for `inSlices`; but a signature is checked in one. */
+export function* configFileSteps(file: string, checkSignature?: CheckSignature): Generator<void, ConfigFile> {
   const refused = (issue: Pick<Issue, "message" | "isSignature">) => ({
     ok: false as const,
     issues: [{ at: [], position: null, ...issue }],
   });
   let text: Buffer;
   try {
-    text = readRegularFile(file);
+    text = yield* readFileSteps(file);
   } catch (error) {
     return refused({
       message:
@@ -75,28 +78,24 @@ export function signatureFile(path: string): string {
 }
 
 /** A source is read for what it needs before it is checked, and parsed once. */
-export const parsed = new WeakMap<ConfigSource, JsonDocument>();
+export const parsed = new WeakMap<ConfigSource, ConfigDocument>();
 
-/** Of the configuration before, see `ParseOptions`. */
-type Known = ReadonlyMap<string, unknown>;
-const NONE: Known = new Map();
-
-/** The document of a source, and what is wrong with its text. */
-export function parsedFrom(source: ConfigSource, known = NONE): JsonDocument {
+/** The document of a source, and what is wrong with its text. `known`: of the configuration before. */
+export function parsedFrom(source: ConfigSource, known: Known | null = null): ConfigDocument {
   const before = parsed.get(source);
   if (before !== undefined) return before;
   const document =
     "value" in source
       ? { node: nodeFrom(source.value), issues: [], positionOf: NOWHERE }
-      : parseJson(source.text, { known });
+      : atOnce(documentSteps(source.text, known));
   parsed.set(source, document);
   return document;
 }
 
 /** Has `parsedFrom` know the document of a text, which is read in slices beside the traffic. */
-export async function parseInSlices(source: ConfigSource, known = NONE): Promise<void> {
+export async function parseInSlices(source: ConfigSource, known: Known | null = null): Promise<void> {
   if ("value" in source || parsed.has(source)) return;
-  parsed.set(source, await inSlices(parseSteps(source.text, { known }), paced()));
+  parsed.set(source, await inSlices(documentSteps(source.text, known), paced()));
 }
 
 /** Ends the memory of the document of a source: sources are kept. */

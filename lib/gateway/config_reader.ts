@@ -6,7 +6,7 @@ import { atOnce } from "../base/time_slices.ts";
 import { builtWith } from "../base/version.ts";
 import { loadSteps } from "../config/load.ts";
 import { NOT_LOADED } from "../config/feature_fields.ts";
-import { readConfigFile, type CheckSignature, type ConfigSource } from "../config/source.ts";
+import { configFileSteps, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { readRoutes } from "../route/checks.ts";
@@ -61,16 +61,21 @@ export class ConfigReader {
    * signed as it must be.
    */
   source(config = this.options.config): ConfigSource {
-    const read = this.#read(config);
+    return atOnce(this.sourceSteps(config));
+  }
+
+  /** The same in steps, for `inSlices`. */
+  *sourceSteps(config = this.options.config): Generator<void, ConfigSource> {
+    const read = yield* this.#readSteps(config);
     if (read.ok) return read;
     throw new ConfigError(read.issues, config === undefined ? this.options.configFile : undefined);
   }
 
-  #read(config: ConfigInput | undefined) {
+  *#readSteps(config: ConfigInput | undefined) {
     const { configFile, configKeyFile } = this.options;
     if (config === undefined && configFile === undefined)
       throw new TypeError("createGateway needs config or configFile");
-    if (config === undefined) return readConfigFile(configFile!, this.#checkSignature);
+    if (config === undefined) return yield* configFileSteps(configFile!, this.#checkSignature);
     return configKeyFile === undefined
       ? { ok: true as const, value: config }
       : { ok: false as const, issues: [VALUE_UNSIGNED] };
@@ -142,7 +147,7 @@ export class ConfigReader {
 
   /** See `Gateway.loadModules`. Code that a text without its signature names does not run. */
   async loadModules(config = this.options.config): Promise<void> {
-    const source = this.#read(config);
+    const source = atOnce(this.#readSteps(config));
     if (source.ok) await this.options.modules.load(source, this.options.environment ?? process.env);
   }
 

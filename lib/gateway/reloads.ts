@@ -137,7 +137,8 @@ export class Reloads {
     const at = configuration.tools.clock.wall();
     try {
       configuration.checkOpen();
-      return await this.#reload(configuration.reader.source(config), askers, { modules });
+      const source = await inSlices(configuration.reader.sourceSteps(config), paced());
+      return await this.#reload(source, askers, { modules });
     } catch (error) {
       configuration.lastReload = {
         at,
@@ -158,7 +159,7 @@ export class Reloads {
     const configuration = this.#configuration;
     const { features, reader, options } = configuration;
     const at = configuration.tools.clock.wall();
-    await parseInSlices(source, configuration.snapshot.checked?.services);
+    await parseInSlices(source, configuration.snapshot.checked);
     await features.loadNeeded(source);
     // What cannot be loaded is an error of the configuration.
     if (modules === "to load") await features.loadModules(source, options.environment ?? process.env).catch(ignore);
@@ -229,7 +230,7 @@ export class Reloads {
   async #rereadInSlices(): Promise<ReadConfig | null> {
     for (;;) {
       const { snapshot, inForce } = this.#configuration;
-      await parseInSlices(inForce.source, snapshot.checked?.services);
+      await parseInSlices(inForce.source, snapshot.checked);
       const read = await inSlices(this.#rereadSteps(), paced());
       if (this.#configuration.snapshot === snapshot) return read;
     }

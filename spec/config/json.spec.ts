@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { atOnce, inSlices } from "../../lib/base/time_slices.ts";
-import { digestSteps } from "../../lib/config/value_text.ts";
-import { formatPath, itemsOf, nodeAt, nodeFrom, offsetAt, type Issue, type JsonNode } from "../../lib/config/json.ts";
-import { parseJson, parseSteps, positionsIn } from "../../lib/config/json_parser.ts";
+import { inSlices } from "../../lib/base/time_slices.ts";
+import { formatPath, nodeAt, nodeFrom, offsetAt, type Issue, type JsonNode } from "../../lib/config/json.ts";
+import { parseJson, parseSteps } from "../../lib/config/json_parser.ts";
+import { positionsIn } from "../../lib/config/positions.ts";
 import { random } from "../support/random.ts";
 
 function parsed(text: string | Buffer): JsonNode {
@@ -296,38 +296,6 @@ describe("parseSteps", () => {
       [[], { line: 2, column: 17 }],
     ]);
     expect(plain(node!)).toEqual([]);
-  });
-
-  it("reads a service whose text is known when somebody asks for its members, as it is in the text", () => {
-    const texts = ['{"a": [1, "\\"]}"], "b": {}}', '{ "\u00e9": "\ud83d\ude00" }', "{}"];
-    const textOf = (list: readonly string[]) => `{"x": {}, "services": [${list.join(" ,\n")} ], "y": 1}`;
-    const known = new Map(texts.map((text) => [atOnce(digestSteps(text, 0, text.length)), null]));
-    const both = (list: readonly string[]) => {
-      const { node, issues } = parseJson(textOf(list), { known });
-      const plainly = parseJson(textOf(list));
-      expect(issues).toEqual(plainly.issues);
-      return [node, plainly.node].map((each) => itemsOf(each === null ? undefined : nodeAt(each, ["services"])));
-    };
-    const withoutDigests = ({ digest: _digest, ...node }: JsonNode): object =>
-      node.kind === "object"
-        ? { kind: "object", offset: node.offset, keyOffset: node.keyOffset, members: node.members }
-        : node;
-    const [some, plainly] = both([texts[2]!, texts[0]!, '{"c": 1}', texts[1]!, "7"]);
-    expect(some!.map((node) => node.readSteps !== undefined)).toEqual([...[true, true, false, true, false]]);
-    expect(some!.map(withoutDigests)).toEqual(plainly);
-    const wrongEnds = [",}", "]", "]}", " ,\n}"].map((end) => texts[0]!.slice(0, -1) + end);
-    const wrongInner = ['{"a": [1, "\\"]}"], "b": {]}', '{"a": [1, "\\"]}"], "b": {,}}'];
-    for (const broken of [
-      ...wrongEnds,
-      ...wrongInner,
-      `${texts[0]}}`,
-      '{"a": "',
-      '{"a": [}',
-      '{"a": 1 "b": 2}',
-      "{",
-      `${texts[2]} ${texts[2]}`,
-    ])
-      both([texts[1]!, broken, texts[0]!]);
   });
 
   it("gives the path of an error among items that are handed over", async () => {

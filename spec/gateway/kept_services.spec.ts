@@ -96,7 +96,7 @@ describe("a reload", () => {
     const text = JSON.stringify({ services: [c, added, other, a], tests: [] }, null, 2);
     // Written as in the configuration before.
     const source = { text: [a, c].reduce((all, each) => withCompact(all, each), text), file: before.file! };
-    await parseInSlices(source, before.checked!.services);
+    await parseInSlices(source, before.checked);
     const items = itemsOf(nodeAt(parsedFrom(source).node!, ["services"]));
     const known = items.filter((item) => item.readSteps !== undefined);
     expect(known).toEqual([items[0], items[3]]);
@@ -121,7 +121,7 @@ describe("a reload", () => {
       const { reader, features } = Gateway.internalsOf(gateway).configuration;
       const read = async (next: AnyConfigInput) => {
         const source = { text: JSON.stringify(next), file: before.file! };
-        await parseInSlices(source, before.checked!.services);
+        await parseInSlices(source, before.checked);
         const node = nodeAt(parsedFrom(source).node!, ["callers"])!;
         const isKnown = node.readSteps !== undefined;
         if (isKnown) Object.defineProperty(node, "items", { get: () => expect.unreachable("it is read") });
@@ -184,7 +184,7 @@ describe("a reload", () => {
     const { gateway, snapshot } = await inFile({ services: before });
     const { reader, features } = Gateway.internalsOf(gateway).configuration;
     const source = { text: JSON.stringify({ services: after }), file: snapshot().file! };
-    await parseInSlices(source, snapshot().checked!.services);
+    await parseInSlices(source, snapshot().checked);
     const [item] = itemsOf(nodeAt(parsedFrom(source).node!, ["services"]));
     if (item?.readSteps === undefined) throw new Error("it is not known");
     let [isRead, isAsked] = [false, false];
