@@ -16,7 +16,7 @@ import { tokensOf } from "../support/tokens.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 /** What is loaded at most, for the first reload, too: it loads nothing more of what it needs in any case. */
-const MOST = { modules: 108, tokens: 141_000, guarded: 159_800 };
+const MOST = { modules: 108, tokens: 144_200, guarded: 163_000 };
 const quickstart = JSON.parse(readFileSync(new URL("examples/quickstart.json", ROOT), "utf8")) as {
   readonly services: readonly [Record<string, unknown>];
 };
