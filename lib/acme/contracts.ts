@@ -2,7 +2,9 @@
  * What the keeper of ACME certificates (RFC 8555) needs from the gateway around it, and what it tells. It orders in the
  * main thread alone; whoever serves clients answers challenges and presents certificates.
  */
-import type { Pair } from "../server/certificates.ts";
+import type { AcmeState, Challenge } from "../server/issued_certificates.ts";
+
+export type { AcmeState, Challenge, IssuedCertificate } from "../server/issued_certificates.ts";
 
 /** `global.acme`, with its files read. */
 export interface AcmeSettings {
@@ -31,41 +33,10 @@ export interface AcmeFiles {
   remove(name: string): Promise<void>;
 }
 
-/** What a directory asks for as proof that the gateway serves a host. */
-export type Challenge =
-  /** RFC 8555 §8.3: GET /.well-known/acme-challenge/<token> on the plain port is answered with `keyAuthorization`. */
-  | { readonly type: "http-01"; readonly host: string; readonly token: string; readonly keyAuthorization: string }
-  /**
-   * RFC 8737, RFC 8738: a handshake for `servername`, with the protocol acme-tls/1 alone, gets this certificate.
-   * `servername` is the host; for an IP address its name below in-addr.arpa or ip6.arpa.
-   */
-  | { readonly type: "tls-alpn-01"; readonly host: string; readonly servername: string; readonly pair: Pair };
-
 export interface ChallengeAnswers {
   /** Resolves once every thread answers it. */
   present(challenge: Challenge): Promise<void>;
   remove(challenge: Challenge): Promise<void>;
-}
-
-/** A certificate that is to be presented, with its chain. */
-export interface IssuedCertificate extends Pair {
-  /** Those of `AcmeSettings.hosts` that it is for. */
-  readonly hosts: readonly string[];
-}
-
-/** For status, UI and metrics. Times are in milliseconds since 1970. */
-export interface AcmeState {
-  readonly directory: string;
-  /** What is under way, or waited for. */
-  readonly state: "starting" | "ordering" | "valid" | "waiting";
-  /** Of each host: null: it has no certificate yet. */
-  readonly hosts: readonly { readonly host: string; readonly notAfter: number | null; readonly error: string | null }[];
-  /** The last error, in words; null: the last attempt succeeded. */
-  readonly error: string | null;
-  /** When the next attempt, or renewal, begins; null: one is under way. */
-  readonly nextAt: number | null;
-  /** Since the program started. */
-  readonly orders: { readonly succeeded: number; readonly failed: number };
 }
 
 /**

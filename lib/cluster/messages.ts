@@ -12,6 +12,7 @@ import type { AuditEvent } from "../observe/audit_log.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { WorkerReport } from "../report/worker_reports.ts";
 import type { TlsFiles } from "../server/certificates.ts";
+import type { Challenge, Issued, IssuedCertificate } from "../server/issued_certificates.ts";
 import type { Purge } from "../plugins/cache/purge.ts";
 import type { UpstreamFailures } from "../upstream/contracts.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
@@ -26,6 +27,8 @@ export type ToWorker =
   /** Both steps at once: a reload was committed while this worker started. */
   | { readonly type: "replace"; readonly bundle: Bundle }
   | { readonly type: "tls"; readonly files: TlsFiles }
+  /** See `Followers.useCertificates`. */
+  | { readonly type: "certificates"; readonly certificates: readonly IssuedCertificate[] }
   | { readonly type: "ticketKey"; readonly key: Uint8Array }
   | { readonly type: "announceStop" }
   /** Answers "audit". */
@@ -48,6 +51,8 @@ export type WorkerTask =
   | ({ readonly type: "setUpstream" } & UpstreamState)
   /** See `Followers.purge`; the answer has the number. */
   | { readonly type: "purge"; readonly purge: Purge }
+  /** See `Followers.setChallenge`. */
+  | { readonly type: "challenge"; readonly challenge: Challenge; readonly is: "open" | "over" }
   /** A "report" comes before the answer. */
   | { readonly type: "report"; readonly extent: ReportExtent }
   /** See `Listener.stopAccepting`. */
@@ -106,6 +111,8 @@ export interface WorkerStart {
   readonly bundle: Bundle;
   readonly addresses: readonly BoundAddress[];
   readonly tls: TlsFiles | null;
+  /** Of `global.acme`; null: there is none. */
+  readonly issued: Issued | null;
   readonly ticketKey: Uint8Array;
   /**
    * The word `VERSION`, then for each worker one word with its beats, then one with the lines of its log

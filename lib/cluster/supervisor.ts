@@ -19,6 +19,7 @@ import { lingerOf } from "../gateway/shutdown.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
 import { TICKET_KEY_BYTES, TICKET_KEY_MS } from "../server/tls.ts";
 import type { TlsFiles } from "../server/certificates.ts";
+import type { Challenge, Issued, IssuedCertificate } from "../server/issued_certificates.ts";
 import type { TailBatch, TailReader } from "../observe/tail.ts";
 import type { Purge } from "../plugins/cache/purge.ts";
 import { addFailures } from "../upstream/shared_health.ts";
@@ -189,6 +190,22 @@ export class Supervisor implements Followers {
     this.#broadcast({ type: "tls", files });
   }
 
+  useCertificates(certificates: readonly IssuedCertificate[]): void {
+    this.#broadcast({ type: "certificates", certificates });
+  }
+
+  async setChallenge(challenge: Challenge, is: "open" | "over"): Promise<void> {
+    const task = { type: "challenge", challenge, is } as const;
+    const started = this.#slots.filter(({ worker }) => worker !== null);
+    // One that does not listen yet does so behind it, as it deals with one message after the other.
+    const answers = started.map((slot) => {
+      const isWaitedFor = takesRequests(slot);
+      const answer = slot.ask(task);
+      return isWaitedFor ? answer : null;
+    });
+    await waitAtMost(Promise.all(answers), MAX_SETTING_MS);
+  }
+
   async collect(extent: ReportExtent): Promise<void> {
     await waitAtMost(this.#askAll({ type: "report", extent }), MAX_COLLECTING_MS);
   }
@@ -276,6 +293,7 @@ export class Supervisor implements Followers {
       words: this.#words,
       addresses: this.#addresses,
       tls: this.#tls,
+      issued: this.#issued,
       audit: this.#internals!.audit?.settings ?? null,
       ticketKey: this.#ticketKey,
       inFlight: new SharedArrayBuffer(IN_FLIGHT_BYTES),
@@ -310,6 +328,14 @@ export class Supervisor implements Followers {
       slot.reason ??= asReplaced(error)?.message ?? messageOf(error, "stack");
     });
     worker.on("exit", (code) => void (this.#lost.delete(worker) || this.#ended(slot, code)));
+  }
+
+  /** What the main thread serves of `global.acme`, as its workers have to. */
+  get #issued(): Issued | null {
+    const { configuration, features, runtime } = this.#internals!;
+    if (configuration.snapshot.issued === null) return null;
+    const { certificates, challenges } = features.serverTls.issuedIn(runtime);
+    return { certificates, challenges };
   }
 
   /** Resolves once `holds`, which is asked whenever a worker has sent something, is about to listen, or has ended. */

@@ -19,7 +19,8 @@ import type * as eventsCode from "../observe/audit_events.ts";
 import type { Tail, TailReader } from "../observe/tail.ts";
 import { cacheStoresOf } from "../report/cache_figures.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
-import type { TlsFiles } from "../server/certificates.ts";
+import type { Pair, TlsFiles } from "../server/certificates.ts";
+import type { Challenge, IssuedCertificate } from "../server/issued_certificates.ts";
 import { Follower } from "./follower.ts";
 import { InFlight } from "./in_flight.ts";
 import { LineBatch, sentLines } from "./log_lines.ts";
@@ -69,6 +70,10 @@ const internals = GatewayCore.internalsOf(gateway);
 const { accessLog, configuration, features, listener, runtime } = internals;
 const reports = workerReportsOf(internals);
 if (tls !== null) listener.tls.useTicketKey(asBuffer(start.ticketKey));
+if (start.issued !== null) {
+  useCertificates(start.issued.certificates);
+  for (const challenge of start.issued.challenges) setChallenge(challenge, "open");
+}
 runtime.failures!.send = (failures) => send({ type: "failures", failures });
 isCreated = true;
 process.on("exit", () => {
@@ -152,6 +157,11 @@ async function obey(message: Exclude<ToWorker, { readonly type: "report" | "audi
     case "tls":
       tls = asFiles(message.files);
       return gateway.renewTls(tls);
+    case "certificates":
+      return useCertificates(message.certificates);
+    case "challenge":
+      setChallenge(message.challenge, message.is);
+      return answer(message);
     case "ticketKey":
       return tls === null ? undefined : listener.tls.useTicketKey(asBuffer(message.key));
     case "setUpstream":
@@ -175,6 +185,17 @@ async function listen(): Promise<void> {
   for (const { host, port, isSecure } of addresses)
     await gateway.listen({ host, port, ...(isSecure && { tls: tls! }) });
   send({ type: "listening" });
+}
+
+function useCertificates(certificates: readonly IssuedCertificate[]): void {
+  features.serverTls.issuedIn(runtime).use(certificates.map(({ hosts, ...pair }) => ({ hosts, ...asPair(pair) })));
+}
+
+function setChallenge(challenge: Challenge, is: "open" | "over"): void {
+  const issued = features.serverTls.issuedIn(runtime);
+  const own = challenge.type === "http-01" ? challenge : { ...challenge, pair: asPair(challenge.pair) };
+  if (is === "open") issued.present(own);
+  else issued.remove(own);
 }
 
 async function showTail(readers: readonly TailReader[]): Promise<void> {
@@ -242,6 +263,10 @@ function fail(error: unknown, form: "message" | "stack" = "message"): never {
 
 function asFiles(files: TlsFiles): TlsFiles {
   const { cert, key, ca } = files;
-  const pair = cert === null ? { cert, key } : { cert: asBuffer(cert), key: asBuffer(key) };
+  const pair = cert === null ? { cert, key } : asPair({ cert, key });
   return { ...files, ...pair, ca: ca === null ? null : asBuffer(ca) };
+}
+
+function asPair({ cert, key }: Pair): Pair {
+  return { cert: asBuffer(cert), key: asBuffer(key) };
 }

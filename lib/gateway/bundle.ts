@@ -5,6 +5,7 @@
 import type { ConfigSource } from "../config/source.ts";
 import type { Handler } from "../http/handler.ts";
 import type { TlsFiles } from "../server/certificates.ts";
+import type { Challenge, IssuedCertificate } from "../server/issued_certificates.ts";
 import type { Purge } from "../plugins/cache/purge.ts";
 import type { UpstreamState } from "../upstream/taken_out.ts";
 
@@ -46,6 +47,13 @@ export interface Followers {
   /** The prepared configuration is dropped. */
   abandon(): void;
   renewTls(files: TlsFiles): void;
+  /** Certificates of `global.acme`, all of them, for the next handshakes of every worker. */
+  useCertificates(certificates: readonly IssuedCertificate[]): void;
+  /**
+   * Resolves when every worker answers a challenge, or does not any more. A worker that does not answer for seconds
+   * follows later.
+   */
+  setChallenge(challenge: Challenge, is: "open" | "over"): Promise<void>;
   /**
    * Resolves when every worker has taken an upstream out, or back. A worker that does not answer for seconds does so
    * later.

@@ -29,6 +29,7 @@ import type { AnyPlugin, FurtherLimits, Tools } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { ProxyTrust } from "../server/inbound.ts";
 import type { HostCertificates, TlsFiles } from "../server/certificates.ts";
+import type { IssuedCertificates } from "../server/issued_certificates.ts";
 import type { ListenerFeatures } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
@@ -44,7 +45,7 @@ import type {
 import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import type { RecentRequests } from "./recent_requests.ts";
-import type { InUse, RuntimeFeatures } from "./runtime.ts";
+import type { InUse, Runtime, RuntimeFeatures } from "./runtime.ts";
 import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
 
 export interface Features extends RuntimeFeatures, ListenerFeatures {
@@ -184,13 +185,19 @@ interface HttpsPort {
 interface ServerTls extends HttpsPort {
   refuseUnkept(valid: Pick<ValidConfig, "config" | "source">, means: AcmeMeans | undefined): void;
   httpsFacts(files: TlsFiles): HttpsFacts;
-  /** Compiles `global.certificates`. `early`: the redirect, and the refusal of misdirected requests. */
+  /** What the threads of a gateway serve of `global.acme`. */
+  issuedIn(runtime: Pick<Runtime, "common">): IssuedCertificates;
+  /**
+   * Compiles `global.certificates` and `global.acme`. `early`: challenges, the redirect, and the refusal of misdirected
+   * requests.
+   */
   certificatesOf(
-    configured: Config["global"]["certificates"],
+    configured: Pick<Config["global"], "certificates" | "acme">,
     redirect: EarlyAnswer | null,
     tools: CompileTools,
   ): {
     readonly certificates: HostCertificates;
+    readonly issued: IssuedCertificates | null;
     readonly early: EarlyAnswer;
     readonly shownCertificates: readonly (ShownCertificate & {
       readonly path: string;

@@ -1,6 +1,6 @@
 /**
- * Compiles `global.certificates`: which certificate a handshake gets, what is reported of each, and which requests are
- * misdirected.
+ * Compiles `global.certificates` and `global.acme`: which certificate a handshake gets, what is reported of each, and
+ * which requests are misdirected.
  *
  * A client that sends its requests for b.example over the connection that it opened for a.example (connection
  * coalescing, RFC 9113
@@ -19,31 +19,51 @@ import { problem } from "../http/reply.ts";
 import { hostOf } from "../route/tree.ts";
 import { hostCertificates, type DefaultCertificate, type HostCertificates, type Pair } from "../server/certificates.ts";
 import { tlsFactsBehind } from "../server/client_certificate.ts";
+import { IssuedCertificates } from "../server/issued_certificates.ts";
+import { challengesOf } from "./acme_challenges.ts";
 import type { CompileTools, EarlyAnswer } from "./compile_types.ts";
+import type { Runtime } from "./runtime.ts";
 
 export { httpsWith, refuseUnkept } from "./https_port.ts";
 
+type Configured = Pick<Config["global"], "certificates" | "acme">;
+
 export function certificatesOf(
-  configured: Config["global"]["certificates"],
+  configured: Configured,
   redirect: EarlyAnswer | null,
   { runtime, log, defaultCertificate = () => null }: CompileTools,
 ) {
-  const certificates = hostCertificates(configured, log, runtime.clock);
-  const refusal = misdirected(certificates, defaultCertificate);
+  const issued = configured.acme === undefined ? null : issuedIn(runtime);
+  const certificates = hostCertificates(configured, issued, log, runtime.clock);
+  const misdirection = misdirected(certificates, defaultCertificate);
+  // The first two are for plain HTTP, the last for TLS.
+  const answers = [issued === null ? [] : challengesOf(issued), redirect ?? [], misdirection].flat();
   return {
     certificates,
-    // The one is for plain HTTP, the other for TLS.
-    early:
-      redirect === null
-        ? refusal
-        : (((inbound, authority) => redirect(inbound, authority) ?? refusal(inbound, authority)) satisfies EarlyAnswer),
-    shownCertificates: configured.map(({ hosts, cert }, i) => ({
+    issued,
+    early: answers.length === 1 ? misdirection : firstOf(answers),
+    shownCertificates: configured.certificates.map(({ hosts, cert }, i) => ({
       where: `global.certificates[${i}]`,
       path: cert.path,
       hosts,
       ...factsOf(cert.content),
     })),
   };
+}
+
+function firstOf(answers: readonly EarlyAnswer[]): EarlyAnswer {
+  return (inbound, authority) => {
+    for (const answer of answers) {
+      const reply = answer(inbound, authority);
+      if (reply !== null) return reply;
+    }
+    return null;
+  };
+}
+
+/** Of one gateway, whatever configuration is in force. */
+export function issuedIn(runtime: Pick<Runtime, "common">): IssuedCertificates {
+  return runtime.common("issued certificates", () => new IssuedCertificates());
 }
 
 /** `defaultCertificate` returns null where no listener serves HTTPS. */
@@ -61,7 +81,9 @@ function misdirected(certificates: HostCertificates, defaultCertificate: () => D
     const host = hostOf(authority);
     const own = certificates.find(servername);
     const asked = certificates.find(host);
-    if (own === asked || (own === undefined ? others.covers(host) : covers(own, host))) return null;
+    // Null: it had one when it opened the connection, and the next is not there yet.
+    const isOwn = own === undefined ? others.covers(host) : own !== null && covers(own, host);
+    if (own === asked || isOwn) return null;
     // No certificate is for this host.
     if (asked === undefined && !others.covers(host)) return null;
     return problem(call, "misdirected", {

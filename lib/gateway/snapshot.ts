@@ -13,6 +13,7 @@ import type { LogFormats } from "../observe/access_log.ts";
 import { readEntries, tableSteps, type TableRoute, type RouteTable, type TableEntry } from "../route/table.ts";
 import type { ReceiveOptions } from "../server/inbound.ts";
 import type { HostCertificates } from "../server/certificates.ts";
+import type { IssuedCertificates } from "../server/issued_certificates.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import { destinationsOfUpstreams } from "./destinations.ts";
 import type {
@@ -46,13 +47,15 @@ export interface Snapshot extends ValidConfig {
   /** Null: plain HTTP is not redirected. */
   readonly redirect: EarlyAnswer | null;
   /**
-   * Answers requests before a route is looked up: the redirect, and the refusal of misdirected requests. Null: there is
-   * neither.
+   * Answers requests before a route is looked up: challenges, the redirect, and the refusal of misdirected requests.
+   * Null: there is none of them.
    */
   readonly early: EarlyAnswer | null;
   /** Completes replies to requests for which no route was found, as global plugins say; null: they say nothing. */
   readonly beforeRoutes: BeforeRoutes | null;
   readonly certificates: HostCertificates;
+  /** What is served of `global.acme`; null: the configuration does not have it. */
+  readonly issued: IssuedCertificates | null;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & {
     readonly path: string;
@@ -149,7 +152,8 @@ function* compileInto(
   }
   const ofServices = Array.from(compiled.values());
   const redirect = redirectOf(global, features);
-  const certificatesOf = global.certificates.length === 0 ? null : features.serverTls.certificatesOf;
+  const hasCertificates = global.certificates.length > 0 || global.acme !== undefined;
+  const certificatesOf = hasCertificates ? features.serverTls.certificatesOf : null;
   return Object.freeze({
     ...valid,
     global,
@@ -161,9 +165,10 @@ function* compileInto(
     egressProxy,
     beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
-    ...(certificatesOf?.(global.certificates, redirect, tools) ?? {
+    ...(certificatesOf?.(global, redirect, tools) ?? {
       early: redirect,
       certificates: NO_CERTIFICATES,
+      issued: null,
       shownCertificates: [],
     }),
     instances: whole.instances,

@@ -2,7 +2,14 @@
  * Reads the first bytes of a connection until they say what it is, before anything else reads from it.
  */
 import type { Socket } from "node:net";
-import type { Http1Options } from "./http1.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Drain } from "./http1.ts";
+
+interface Reading {
+  readonly clock: Clock;
+  readonly drain: Pick<Drain, "add" | "remove">;
+  readonly receiving: () => { readonly limits: { readonly headersTimeoutMs: number } };
+}
 
 interface FirstBytes<Found> {
   /** What the bytes so far say; null: more have to come. */
@@ -16,7 +23,7 @@ interface FirstBytes<Found> {
 /** Calls neither where the connection ends before: what has arrived of it says nothing. */
 export function readFirstBytes<Found>(
   socket: Socket,
-  { clock, drain, receiving }: Pick<Http1Options, "clock" | "drain" | "receiving">,
+  { clock, drain, receiving }: Reading,
   { read, decided, late }: FirstBytes<Found>,
 ): void {
   let seen = Buffer.alloc(0);

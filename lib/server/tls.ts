@@ -15,14 +15,22 @@ import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guardedEmitter } from "../base/event_loop.ts";
 import { contextRules, type TlsRules } from "../base/tls_rules.ts";
-import type { NoPair, Pair, TlsFiles } from "./certificates.ts";
+import type { IssuedPairs, NoPair, Pair, TlsFiles } from "./certificates.ts";
+import { readClientHello } from "./client_hello.ts";
+import { readFirstBytes } from "./first_bytes.ts";
+import { plainAddress } from "./inbound.ts";
 import type { SecureServers, TlsConnections, TlsOptions } from "./listener.ts";
 
 export { connectionOf } from "./client_certificate.ts";
 
 /** A fatal alert in a record of its own (RFC 8446 §5.1, §6), as before a handshake has keys: unrecognized_name. */
 const UNRECOGNIZED_NAME = Buffer.from([21, 3, 3, 0, 2, 2, 112]);
+/** The same: internal_error. The name is right, and the certificate for it is not there yet. */
+const INTERNAL_ERROR = Buffer.from([21, 3, 3, 0, 2, 2, 80]);
+const NO_PAIR: NoPair = { cert: null, key: null };
 const HANDSHAKE_MS = 10_000;
+/** RFC 8737 §4. */
+const ACME_PROTOCOL = "acme-tls/1";
 /** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
 export const TICKET_KEY_MS = 3_600_000;
 export const TICKET_KEY_BYTES = 48;
@@ -31,9 +39,13 @@ const NO_RULES: TlsRules = {};
 
 interface Entry {
   readonly server: tls.Server;
+  /** A server for the same clients that has this pair for those who name no host. */
+  readonly serverWith: (pair: Pair | NoPair) => tls.Server;
   files: TlsFiles;
   /** Created when a client first asks for the name: that takes milliseconds. */
-  contexts: WeakMap<Pair, SecureContext>;
+  contexts: WeakMap<Pair | NoPair, SecureContext>;
+  /** See `HostCertificates.atAddress`. Node gives no say about clients that name no host but by another server. */
+  servers: WeakMap<Pair | NoPair, tls.Server>;
 }
 
 export class TlsServers implements SecureServers {
@@ -57,15 +69,44 @@ export class TlsServers implements SecureServers {
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
   create(files: TlsFiles, connections: TlsConnections): tls.Server {
     const contextFor = (socket: Socket, servername: string) => this.#contextFor(entry, socket, servername);
+    const server = this.#serverWith(files, files, contextFor, connections);
+    // Its own context is for clients that name no host alone.
+    const anyContextFor = (socket: Socket, servername: string) =>
+      contextFor(socket, servername) ?? this.#contextWith(entry, entry.files);
+    const serverWith = (pair: Pair | NoPair) => this.#serverWith(pair, entry.files, anyContextFor, connections);
+    const entry: Entry = { server, serverWith, files, contexts: new WeakMap(), servers: new WeakMap() };
+    this.#entries.push(entry);
+    server.on("listening", () => this.#rotateWhileListening(server));
+    guard(server, (socket, begin) => {
+      const addresses = addressesOf(socket);
+      connections.accept(socket, () => {
+        this.#applyRules();
+        this.#handshakes.set(addresses, socket);
+        socket.once("close", () => {
+          // A later connection may have the same addresses.
+          if (this.#handshakes.get(addresses) === socket) this.#handshakes.delete(addresses);
+        });
+        this.#begin(entry, socket, begin);
+      });
+    });
+    return server;
+  }
+
+  #serverWith(
+    pair: Pair | NoPair,
+    files: TlsFiles,
+    contextFor: (socket: Socket, servername: string) => SecureContext | undefined,
+    { serve }: TlsConnections,
+  ): tls.Server {
     const server = tls.createServer({
-      ...this.#contextOptions(files, files),
+      ...this.#contextOptions(pair, files),
       // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where
       // the client names protocols.
       ALPNCallback: ({ protocols }) =>
         protocols.includes("h2") && this.#options.protocols?.().http2 !== false
           ? "h2"
           : protocols.find((each) => each === "http/1.1"),
-      handshakeTimeout: this.#options.handshakeMs ?? HANDSHAKE_MS,
+      handshakeTimeout: this.#handshakeMs,
       noDelay: true,
       ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
       SNICallback(this: Socket, servername, done) {
@@ -75,26 +116,6 @@ export class TlsServers implements SecureServers {
           done(error as Error);
         }
       },
-    });
-    const entry: Entry = { server, files, contexts: new WeakMap() };
-    this.#entries.push(entry);
-    server.on("listening", () => this.#rotateWhileListening(server));
-    this.#serve(server, connections);
-    return server;
-  }
-
-  #serve(server: tls.Server, { accept, serve }: TlsConnections): void {
-    guard(server, (socket, begin) => {
-      const addresses = addressesOf(socket);
-      accept(socket, () => {
-        this.#applyRules();
-        this.#handshakes.set(addresses, socket);
-        socket.once("close", () => {
-          // A later connection may have the same addresses.
-          if (this.#handshakes.get(addresses) === socket) this.#handshakes.delete(addresses);
-        });
-        begin();
-      });
     });
     server.on("secureConnection", (socket) => {
       const addresses = addressesOf(socket);
@@ -111,11 +132,76 @@ export class TlsServers implements SecureServers {
       guardedEmitter(socket).on("error", ignore);
       serve(socket);
     });
-    server.on("tlsClientError", (error, socket) => {
-      this.#options.log.debug("TLS handshake failed", { error: error.message });
-      // Node leaves a connection open whose handshake timed out.
-      socket.destroy();
+    server.on("tlsClientError", this.#handshakeFailed);
+    return server;
+  }
+
+  readonly #handshakeFailed = (error: Error, socket: Socket): void => {
+    this.#options.log.debug("TLS handshake failed", { error: error.message });
+    // Node leaves a connection open whose handshake timed out.
+    socket.destroy();
+  };
+
+  get #handshakeMs(): number {
+    return this.#options.handshakeMs ?? HANDSHAKE_MS;
+  }
+
+  /** `begin`: has the entry's own server begin the handshake. */
+  #begin(entry: Entry, socket: Socket, begin: () => void): void {
+    const certificates = this.#options.certificates?.();
+    const issued = certificates?.issued;
+    if (issued === undefined) return begin();
+    const usual = () => {
+      const pair = certificates?.atAddress?.(plainAddress(socket.localAddress));
+      if (pair === undefined) return begin();
+      this.#serverFor(entry, pair ?? NO_PAIR).emit("connection", socket);
+    };
+    if (issued.isChallengedOverTls) this.#beginChallenged(socket, issued, usual);
+    else usual();
+  }
+
+  #serverFor(entry: Entry, pair: Pair | NoPair): tls.Server {
+    const server = entry.servers.get(pair) ?? entry.serverWith(pair);
+    entry.servers.set(pair, server);
+    return server;
+  }
+
+  /** While a challenge is open, what a client asks for decides which certificate it gets (RFC 8737 §3). */
+  #beginChallenged(socket: Socket, issued: IssuedPairs, usual: () => void): void {
+    const reading = {
+      clock: this.#options.clock,
+      // `endIdle` ends it already.
+      drain: { add: ignore, remove: ignore },
+      receiving: () => ({ limits: { headersTimeoutMs: this.#handshakeMs } }),
+    };
+    readFirstBytes(socket, reading, {
+      read(bytes) {
+        const hello = readClientHello(bytes);
+        return hello === "part" ? null : hello;
+      },
+      decided: (hello, bytes) => {
+        socket.unshift(bytes);
+        const isValidator = hello !== "other" && hello.protocols?.join() === ACME_PROTOCOL;
+        const pair = isValidator ? issued.challengePair(hello.servername ?? "") : undefined;
+        if (pair === undefined) usual();
+        else this.#answerChallenge(socket, pair);
+      },
+      late: () => void socket.destroy(),
     });
+  }
+
+  /** The handshake is all: no bytes follow it. Whoever checks has no certificate, whatever clients need. */
+  #answerChallenge(socket: Socket, { cert, key }: Pair): void {
+    const server = tls.createServer({
+      ...{ cert, key, minVersion: "TLSv1.2", handshakeTimeout: this.#handshakeMs },
+      ALPNCallback: () => ACME_PROTOCOL,
+    });
+    server.on("secureConnection", (checked) => {
+      guardedEmitter(checked).on("error", ignore);
+      checked.end(() => socket.destroy());
+    });
+    server.on("tlsClientError", this.#handshakeFailed);
+    server.emit("connection", socket);
   }
 
   /** Ends the connections whose handshake has not finished. */
@@ -141,6 +227,7 @@ export class TlsServers implements SecureServers {
     entry.server.setSecureContext(this.#contextOptions(files, files));
     entry.files = files;
     entry.contexts = new WeakMap();
+    entry.servers = new WeakMap();
   }
 
   /** A reload may have brought others: they count from the next handshake on. */
@@ -164,7 +251,11 @@ export class TlsServers implements SecureServers {
 
   #replaceKey(key: Buffer): void {
     key.copy(this.#ticketKey);
-    for (const each of this.#entries) each.server.setTicketKeys(this.#ticketKey);
+    for (const each of this.#entries) {
+      each.server.setTicketKeys(this.#ticketKey);
+      // They are made with the key.
+      each.servers = new WeakMap();
+    }
   }
 
   #rotateWhileListening(server: tls.Server): void {
@@ -206,12 +297,18 @@ export class TlsServers implements SecureServers {
   /** Undefined: that of the server. Throws where no certificate is for the host. */
   #contextFor(entry: Entry, socket: Socket, servername: string): SecureContext | undefined {
     const pair = this.#options.certificates?.().find(servername);
-    if (pair === undefined) {
-      if (entry.files.cert !== null) return undefined;
+    if (pair === undefined && entry.files.cert !== null) return undefined;
+    if (pair === undefined || pair === null) {
       // RFC 6066 §3. OpenSSL would choose handshake_failure, which says nothing to whoever reads the client's log.
-      this.#handshakes.get(addressesOf(socket))?.write(UNRECOGNIZED_NAME);
-      throw new Error(`no certificate is for ${JSON.stringify(servername)}`);
+      const alert = pair === null ? INTERNAL_ERROR : UNRECOGNIZED_NAME;
+      this.#handshakes.get(addressesOf(socket))?.write(alert);
+      const what = pair === null ? "the certificate that is ordered is not there yet" : "no certificate is";
+      throw new Error(`${what} for ${JSON.stringify(servername)}`);
     }
+    return this.#contextWith(entry, pair);
+  }
+
+  #contextWith(entry: Entry, pair: Pair | NoPair): SecureContext {
     let context = entry.contexts.get(pair);
     if (context === undefined) {
       context = tls.createSecureContext(this.#contextOptions(pair, entry.files));

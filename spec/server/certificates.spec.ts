@@ -21,7 +21,7 @@ function made(...entries: Entry[]) {
     error() {},
     warn: (message: string, fields?: unknown) => void warned.push([message, fields]),
   };
-  const found = hostCertificates(entries, log, manualClock());
+  const found = hostCertificates({ certificates: entries }, null, log, manualClock());
   const names: readonly (readonly [string, string])[] = [
     ["shop", SHOP.cert],
     ["wildcard", WILDCARD.cert],
@@ -31,7 +31,7 @@ function made(...entries: Entry[]) {
     warned,
     find(host: string) {
       const pair = found.find(host);
-      return pair === undefined ? "default" : names.find(([, cert]) => pair.cert.equals(Buffer.from(cert)))?.[0];
+      return !pair ? "default" : names.find(([, cert]) => pair.cert.equals(Buffer.from(cert)))?.[0];
     },
     pair: found.find,
   };

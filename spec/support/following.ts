@@ -84,6 +84,8 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       for (const worker of each) worker.follower.abandon(worker.configuration);
     },
     renewTls: () => void events.push("renewTls"),
+    useCertificates: () => void events.push("useCertificates"),
+    setChallenge: async () => void events.push("setChallenge"),
     purge: () => Promise.resolve(0),
     async setUpstream({ service, id, state }) {
       for (const worker of each) {

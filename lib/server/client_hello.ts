@@ -1,0 +1,115 @@
+/**
+ * Reads from the first message of a TLS handshake (ClientHello, RFC 8446 §4.1.2) which name and which protocols it
+ * asks for, before a certificate is chosen: OpenSSL, and with it Node, reports protocols only afterwards.
+ */
+
+/** Null: the client sends none. */
+export interface ClientHello {
+  /** As sent (SNI, RFC 6066 §3). */
+  readonly servername: string | null;
+  /** As offered (ALPN, RFC 7301 §3.1). */
+  readonly protocols: readonly string[] | null;
+}
+
+const HANDSHAKE = 22;
+const CLIENT_HELLO = 1;
+const SERVER_NAME = 0;
+const PROTOCOLS = 16;
+/** What OpenSSL accepts as well (SSL_MAX_CERT_LIST_DEFAULT of a message before the handshake has a certificate). */
+const MAX_BYTES = 65_536;
+
+/** "part": more has to come. "other": it is no ClientHello, or one that cannot be read. */
+export function readClientHello(bytes: Buffer): ClientHello | "part" | "other" {
+  const message = handshakeIn(bytes);
+  if (typeof message === "string") return message;
+  try {
+    return helloIn(new Reader(message));
+  } catch {
+    return "other";
+  }
+}
+
+/** The first message, which may be in several records (RFC 8446 §5.1), without its head. */
+function handshakeIn(bytes: Buffer): Buffer | "part" | "other" {
+  const fragments: Buffer[] = [];
+  let length = 0;
+  for (let at = 0; ;) {
+    if (bytes.length > at && bytes[at] !== HANDSHAKE) return "other";
+    if (bytes.length < at + 5) return "part";
+    const end = at + 5 + bytes.readUInt16BE(at + 3);
+    const fragment = bytes.subarray(at + 5, end);
+    fragments.push(fragment);
+    length += fragment.length;
+    const message = Buffer.concat(fragments);
+    if (length > 0 && message[0] !== CLIENT_HELLO) return "other";
+    if (length >= 4) {
+      const whole = message.readUIntBE(1, 3);
+      if (whole > MAX_BYTES) return "other";
+      if (length >= 4 + whole) return message.subarray(4, 4 + whole);
+    }
+    if (bytes.length < end) return "part";
+    // A record without content, of which there could be any number.
+    if (fragment.length === 0) return "other";
+    at = end;
+  }
+}
+
+function helloIn(hello: Reader): ClientHello {
+  hello.skip(2 + 32); // version and random
+  hello.vector(1); // session id
+  hello.vector(2); // cipher suites
+  hello.vector(1); // compression methods
+  let servername: string | null = null;
+  let protocols: string[] | null = null;
+  const extensions = hello.isAtEnd ? hello : hello.vector(2);
+  while (!extensions.isAtEnd) {
+    const type = extensions.integer(2);
+    const content = extensions.vector(2);
+    if (type === SERVER_NAME) {
+      const names = content.vector(2);
+      // host_name, the only type of names there is
+      if (names.integer(1) === 0) servername = names.vector(2).text;
+    } else if (type === PROTOCOLS) {
+      const list = content.vector(2);
+      for (protocols = []; !list.isAtEnd;) protocols.push(list.vector(1).text);
+    }
+  }
+  return { servername, protocols };
+}
+
+/** Throws a `RangeError` beyond the end. */
+class Reader {
+  readonly #bytes: Buffer;
+  #at = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  get isAtEnd(): boolean {
+    return this.#at >= this.#bytes.length;
+  }
+
+  get text(): string {
+    return this.#bytes.toString("latin1");
+  }
+
+  skip(length: number): void {
+    if (this.#at + length > this.#bytes.length) throw new RangeError("it ends early");
+    this.#at += length;
+  }
+
+  integer(length: 1 | 2): number {
+    const value = this.#bytes.readUIntBE(this.#at, length);
+    this.#at += length;
+    return value;
+  }
+
+  /** Bytes behind their length, which has so many bytes. */
+  vector(lengthBytes: 1 | 2): Reader {
+    const length = this.integer(lengthBytes);
+    const start = this.#at;
+    this.skip(length);
+    return new Reader(this.#bytes.subarray(start, start + length));
+  }
+}

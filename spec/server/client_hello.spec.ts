@@ -1,0 +1,67 @@
+/** The first message of a TLS handshake, as clients send it and as nobody should. */
+import { once } from "node:events";
+import net, { type AddressInfo } from "node:net";
+import tls, { type ConnectionOptions } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { readClientHello } from "../../lib/server/client_hello.ts";
+
+/** What Node's client sends first. */
+async function helloOf(options: ConnectionOptions): Promise<Buffer> {
+  const server = net.createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = tls.connect({ port: (server.address() as AddressInfo).port, host: "127.0.0.1", ...options });
+  client.on("error", () => {});
+  onTestFinished(() => void server.close());
+  const [socket] = (await once(server, "connection")) as [net.Socket];
+  const [bytes] = (await once(socket, "data")) as [Buffer];
+  client.destroy();
+  socket.destroy();
+  return bytes;
+}
+
+/** The same message in records of so many bytes. */
+function inRecords(bytes: Buffer, length: number): Buffer {
+  const message = bytes.subarray(5);
+  const records: Buffer[] = [];
+  for (let at = 0; at < message.length; at += length) {
+    const fragment = message.subarray(at, at + length);
+    records.push(Buffer.of(22, 3, 1, fragment.length >> 8, fragment.length & 255), fragment);
+  }
+  return Buffer.concat(records);
+}
+
+describe("readClientHello", () => {
+  it("reads name and protocols, and null for what the client does not send", async () => {
+    const named = { servername: "shop.example", ALPNProtocols: ["acme-tls/1"] };
+    expect(readClientHello(await helloOf(named))).toEqual({ servername: "shop.example", protocols: ["acme-tls/1"] });
+    const several = { servername: "a.example", ALPNProtocols: ["h2", "http/1.1"], maxVersion: "TLSv1.2" as const };
+    expect(readClientHello(await helloOf(several))).toEqual({ servername: "a.example", protocols: ["h2", "http/1.1"] });
+    expect(readClientHello(await helloOf({}))).toEqual({ servername: null, protocols: null });
+  });
+
+  it("waits for each byte of it, in one record or in many", async () => {
+    const hello = await helloOf({ servername: "shop.example", ALPNProtocols: ["h2"] });
+    for (const bytes of [hello, inRecords(hello, 100), inRecords(hello, 1)]) {
+      for (const length of [0, 1, 4, 5, 6, 9, 50, bytes.length - 1])
+        expect([length, readClientHello(bytes.subarray(0, length))]).toEqual([length, "part"]);
+      const read = { servername: "shop.example", protocols: ["h2"] };
+      expect(readClientHello(bytes)).toEqual(read);
+      expect(readClientHello(Buffer.concat([bytes, Buffer.from("more")]))).toEqual(read);
+    }
+  });
+
+  it("takes nothing else, and throws for no bytes", async () => {
+    const hello = await helloOf({ servername: "shop.example", ALPNProtocols: ["h2"] });
+    expect(readClientHello(Buffer.from("GET / HTTP/1.1"))).toBe("other");
+    expect(readClientHello(Buffer.of(22, 3, 1, 0, 0, 22, 3, 1))).toBe("other");
+    expect(readClientHello(Buffer.of(22, 3, 1, 0, 4, 2, 0, 0, 0))).toBe("other");
+    expect(readClientHello(Buffer.of(22, 3, 1, 0, 4, 1, 255, 255, 255))).toBe("other");
+    // Each byte of it in turn is another one: whatever comes of it, it is read or not.
+    for (let at = 0; at < hello.length; at++)
+      for (const value of [0, 255]) {
+        const bytes = Buffer.from(hello);
+        bytes[at] = value;
+        expect(["object", "string"]).toContain(typeof readClientHello(bytes));
+      }
+  });
+});
