@@ -6,7 +6,8 @@
  * has no locks of files.
  */
 import { randomBytes } from "node:crypto";
-import { chmodSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { accessSync, chmodSync, constants, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { createServer, type Server } from "node:net";
 import { join, resolve } from "node:path";
 import { messageOf } from "./errors.ts";
@@ -68,9 +69,48 @@ export class StateFolder {
     return replaceFile(path, content, { beside: `${path}.new`, isOver: true });
   }
 
+  /** A folder in it, which is made if there is none. Throws a `StateProblem` where it cannot be written. */
+  inner(name: string): InnerFolder {
+    const path = join(this.path, name);
+    try {
+      mkdirSync(path, { recursive: true, mode: 0o700 });
+      // Whoever has copied it may have opened it for others.
+      chmodSync(path, 0o700);
+      accessSync(path, constants.W_OK | constants.X_OK);
+    } catch (error) {
+      throw new StateProblem(`${path} cannot be written: ${messageOf(error)}`);
+    }
+    return new InnerFolder(path);
+  }
+
   /** Another process may hold the folder from now on. */
   close(): Promise<void> {
     return new Promise((done) => this.#lock.close(() => done()));
+  }
+}
+
+/** A folder in one that this process holds; it and its files are for their owner alone. */
+export class InnerFolder {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  /** Null: there is none. Throws a `StateProblem`. */
+  read(name: string): Buffer | null {
+    return readKept(this.path, name);
+  }
+
+  /** As `StateFolder.write`. */
+  write(name: string, content: Buffer): Promise<void> {
+    const path = join(this.path, name);
+    return replaceFile(path, [content], { beside: `${path}.new`, isOver: true });
+  }
+
+  /** Whether it is there or not. Rejects with the system's error. */
+  remove(name: string): Promise<void> {
+    return rm(join(this.path, name), { force: true });
   }
 }
 

@@ -19,6 +19,8 @@ export const ON_DEMAND = {
   reporting: () => import("../embed/reported_gateway.ts"),
   workers: () => import("./workers.ts"),
   stateDir: () => import("./state_dir.ts"),
+  /** What keeps certificates of `global.acme`. */
+  acme: () => import("./kept_certificates.ts"),
   decisionFile: () => import("../observe/decision_file.ts"),
   auditLog: () => import("./audit_log.ts"),
   seal: () => import("./seal.ts"),

@@ -56,6 +56,8 @@ export async function drain(
   settings: Settings,
   log: Log,
 ): Promise<"drained" | "cut"> {
+  // What is ordered is taken up by the next start.
+  void GatewayCore.internalsOf(gateway).certificates?.close();
   if (settings.preStopDelayS > 0) {
     gateway.announceStop();
     log.info(`${signal}: not ready any more, still serving`, {

@@ -99,7 +99,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const reported = isReported ? open((await ON_DEMAND.reporting()).ReportedGateway, made, supervisor?.threads) : null;
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.internalsOf(gateway);
-  if (kept) await (await ON_DEMAND.stateDir()).restoreState(gateway, kept, ON_DEMAND.decisionFile);
+  if (kept) await (await ON_DEMAND.stateDir()).restoreState(gateway, kept, ON_DEMAND);
   if (settings.logsExport !== null) (await ON_DEMAND.logsExport()).exportLogs(settings, gateway, log);
   if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
   const tls = await httpsFiles(settings, configuration.reader.https, sockets, log);
@@ -136,6 +136,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
         ? []
         : await listen(gateway, { name: "HTTPS_PORT", port: httpsPort, hosts, fds: sockets?.https }, { tls });
     if (supervisor !== null) await (await ON_DEMAND.workers()).startWorkers(supervisor, gateway, plain, secure, tls);
+    if (kept) kept.state.certificates?.start();
     const http = urlsOf(plain);
     const https = urlsOf(secure);
     // After the traffic, which is what "ready" is about.

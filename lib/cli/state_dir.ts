@@ -16,8 +16,10 @@ import { QuotaFile } from "../store/quota_file.ts";
 import { Failure } from "./failure.ts";
 import type { TakenOut } from "../upstream/taken_out.ts";
 import type { KeptSessions } from "../admin/views.ts";
+import type { KeptCertificates } from "./kept_certificates.ts";
 import { KeptFile, readKeptFile, SEEN, SESSIONS, TAKEN_OUT } from "./kept_files.ts";
 
+type LoadKeptCertificates = () => Promise<{ readonly KeptCertificates: typeof KeptCertificates }>;
 type LoadDecisionFile = () => Promise<{ readonly DecisionFile: typeof DecisionFile }>;
 
 /** What is kept in the folder, each in a file of its own. */
@@ -26,6 +28,8 @@ class State implements StateKeeper {
   readonly quotas: QuotaFile;
   /** Null: no request has been remembered. */
   decisions: DecisionFile | null = null;
+  /** Of `global.acme`; null: no configuration has had it. */
+  certificates: KeptCertificates | null = null;
 
   constructor(folder: StateFolder, log: Log) {
     this.folder = folder;
@@ -40,6 +44,7 @@ class State implements StateKeeper {
   async close(): Promise<void> {
     await this.quotas.close();
     await this.decisions?.close();
+    await this.certificates?.close();
     await this.folder.close();
   }
 }
@@ -73,17 +78,41 @@ export function readSeen(folder: string): Seen {
 }
 
 /**
- * Before the gateway serves: upstreams that were taken out when the program ended stay out, and what became of requests
- * stays known where it is remembered.
+ * Before the gateway serves: upstreams that were taken out when the program ended stay out, what became of requests
+ * stays known where it is remembered, and the files of `global.acme` can be used. Throws a `Failure` where they cannot.
  */
 export async function restoreState(
   gateway: GatewayCore,
   { state, takenOut }: OpenState,
-  load: LoadDecisionFile,
+  load: { readonly decisionFile: LoadDecisionFile; readonly acme: LoadKeptCertificates },
 ): Promise<void> {
   const internals = GatewayCore.internalsOf(gateway);
   await restoreTakenOut(internals, takenOut);
-  await keepDecisions(internals, state, load);
+  await keepDecisions(internals, state, load.decisionFile);
+  await keepCertificates(internals, state, load.acme);
+}
+
+/** A reload may be the first to have `global.acme`. */
+async function keepCertificates(internals: Internals, state: State, load: LoadKeptCertificates): Promise<void> {
+  const { configuration, log } = internals;
+  const { folder } = state;
+  const open = async () => {
+    const { KeptCertificates } = await loadCode(load);
+    state.certificates ??= new KeptCertificates(internals, folder.inner("acme"));
+    return state.certificates;
+  };
+  if (configuration.snapshot.global.acme !== undefined) await inState(folder.path, open);
+  const { onReplaced } = configuration;
+  configuration.onReplaced = (before, next) => {
+    onReplaced(before, next);
+    if (state.certificates !== null) state.certificates.follow();
+    else if (next.global.acme !== undefined)
+      open()
+        .then((certificates) => certificates.start())
+        .catch((error: unknown) =>
+          log.error("certificates of global.acme cannot be kept", { folder: folder.path, error: messageOf(error) }),
+        );
+  };
 }
 
 async function restoreTakenOut(internals: Internals, kept: OpenState["takenOut"]): Promise<void> {

@@ -135,6 +135,7 @@ export class GatewayCore {
       listening,
       startedAt: clock.now(),
       reporting: null,
+      certificates: null,
       onActivate() {},
     };
     const reports =

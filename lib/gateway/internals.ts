@@ -41,6 +41,8 @@ export interface GatewayInternals {
   readonly reports: { close(): void } | null;
   /** See `Gateway.reportingOf`; null: nobody has asked for a report. */
   reporting: { close(): void | Promise<void> } | null;
+  /** Keeps certificates of `global.acme`; null: nothing does. */
+  certificates: { rollover(): Promise<void>; close(): Promise<void> } | null;
   /** `clock.now()` when the gateway was made. */
   readonly startedAt: number;
   /** Called with the first request or listener. */

@@ -1,0 +1,131 @@
+/**
+ * Keeps the certificates of `global.acme` while the gateway runs: gives what keeps them its settings and files, and
+ * what it orders to all threads.
+ */
+import { keepCertificates } from "../acme/keeper.ts";
+import type { AcmeFiles, AcmeSettings, CertificateKeeper } from "../acme/contracts.ts";
+import type { Config } from "../config/model.ts";
+import type { GatewayInternals } from "../gateway/internals.ts";
+import type { IssuedCertificates } from "../server/issued_certificates.ts";
+
+type Acme = NonNullable<Config["global"]["acme"]>;
+
+export class KeptCertificates {
+  readonly #internals: GatewayInternals;
+  readonly #files: AcmeFiles;
+  readonly #issued: IssuedCertificates;
+  /** Null: the configuration in force does not have `global.acme`, or nothing has begun. */
+  #keeper: CertificateKeeper | null = null;
+  #state: "new" | "started" | "closed" = "new";
+  /** Those that have been logged as waiting for a certificate. */
+  #awaited = "";
+
+  /** `files`: below STATE_DIR. Nothing is asked before `start`. */
+  constructor(internals: GatewayInternals, files: AcmeFiles) {
+    const { features, runtime } = internals;
+    this.#internals = internals;
+    this.#files = files;
+    this.#issued = features.serverTls.issuedIn(runtime);
+    internals.certificates = this;
+  }
+
+  /** Once the ports are open, which is where challenges come. */
+  start(): void {
+    if (this.#state !== "new") return;
+    this.#state = "started";
+    this.follow();
+  }
+
+  /** To be called when another configuration is in force, or the same again. */
+  follow(): void {
+    const { acme } = this.#internals.configuration.snapshot.global;
+    if (this.#state !== "started") return;
+    if (acme === undefined) return this.#forget();
+    const settings = acmeSettings(acme);
+    if (this.#keeper === null) this.#open(settings);
+    else this.#keeper.configure(settings);
+    this.#logAwaited();
+  }
+
+  /** See `CertificateKeeper`. Rejects in words where there are no certificates. */
+  async rollover(): Promise<void> {
+    if (this.#keeper === null) throw new Error("the configuration in force does not have global.acme");
+    await this.#keeper.rollover();
+  }
+
+  async close(): Promise<void> {
+    this.#state = "closed";
+    await this.#keeper?.close();
+  }
+
+  #open(settings: AcmeSettings): void {
+    const { clock, configuration, log } = this.#internals;
+    const issued = this.#issued;
+    const keeper = keepCertificates(settings, {
+      clock,
+      log,
+      files: this.#files,
+      answers: {
+        async present(challenge) {
+          issued.present(challenge);
+          await configuration.followers?.setChallenge(challenge, "open");
+        },
+        async remove(challenge) {
+          issued.remove(challenge);
+          await configuration.followers?.setChallenge(challenge, "over");
+        },
+      },
+      present(certificates) {
+        issued.use(certificates);
+        configuration.followers?.useCertificates(certificates);
+      },
+      proxy: () => configuration.snapshot.egressProxy,
+    });
+    this.#keeper = keeper;
+    issued.state = () => keeper.state;
+    keeper.start();
+  }
+
+  #forget(): void {
+    const { log } = this.#internals;
+    const keeper = this.#keeper;
+    this.#keeper = null;
+    this.#issued.state = null;
+    this.#awaited = "";
+    keeper?.close().catch((error: unknown) => log.error("ACME: it does not end", { error: String(error) }));
+  }
+
+  /** The start does not wait for them. */
+  #logAwaited(): void {
+    const { directory, hosts } = this.#keeper!.state;
+    const awaited = hosts.flatMap(({ host, notAfter }) => (notAfter === null ? [host] : []));
+    if (awaited.length > 0 && awaited.join() !== this.#awaited)
+      this.#internals.log.info("ACME: certificates are waited for; until then TLS for these hosts ends with an alert", {
+        hosts: awaited,
+        directory,
+      });
+    this.#awaited = awaited.join();
+  }
+}
+
+export function acmeSettings({
+  directory,
+  email,
+  hosts,
+  ca,
+  challenge,
+  eab,
+  profile,
+  hostsAllowed,
+}: Acme): AcmeSettings {
+  return {
+    directory,
+    email: email ?? null,
+    hosts,
+    ca: ca?.content ?? null,
+    challenge,
+    eab: eab === undefined ? null : { kid: eab.kid, hmacKey: Buffer.from(eab.hmacKey, "base64url") },
+    profile: profile ?? null,
+    hostsAllowed,
+  };
+}
