@@ -1,0 +1,125 @@
+/** The built program with global.acme and Debian's pebble, a directory of RFC 8555 for tests. */
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
+import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import tls, { type ConnectionOptions } from "node:tls";
+import { expect, it, onTestFinished } from "vitest";
+import { CA, CLIENT } from "../support/certs.ts";
+import { backend, oneService } from "../support/gateway.ts";
+import { freePort } from "../support/origin.ts";
+import { program, type Program } from "../support/process.ts";
+import { soon } from "./browser.ts";
+import { emptyFolder, PROGRAM } from "./built.ts";
+import { nodeOf } from "./nodes.ts";
+import { pebble, type Pebble } from "./pebble.ts";
+
+interface Setup {
+  readonly file: string;
+  readonly state: string;
+  readonly ports: { readonly http: number; readonly https: number };
+  readonly authority: Pebble;
+}
+
+/** A configuration for `localhost` and what `acme` says, and a directory that looks at the gateway's ports. */
+async function setup(acme: object = {}, global: object = {}): Promise<Setup> {
+  const origin = await backend();
+  const folder = emptyFolder();
+  const ports = { http: await freePort(), https: await freePort() };
+  const authority = await pebble({ httpPort: ports.http, tlsPort: ports.https });
+  writeFileSync(join(folder, "ca.pem"), CA.cert);
+  const own = { directory: authority.directory, hosts: ["localhost"], ca: "ca.pem", terms_agreed: true };
+  const file = join(folder, "gw.json");
+  writeFileSync(file, JSON.stringify(oneService(origin.port, {}, { acme: { ...own, ...acme }, ...global } as never)));
+  return { file, state: join(folder, "state"), ports, authority };
+}
+
+function started({ file, state, ports }: Setup, environment: Record<string, string> = {}): Program {
+  const words = ["--config", file, "--state-dir", state, "--https-port", String(ports.https)];
+  const common = { HTTP_PORT: String(ports.http), LISTEN_HOST: "127.0.0.1", LOG_FORMAT: "json" };
+  // Node 20 has no workers.
+  return program(words, { main: PROGRAM, node: nodeOf(24), environment: { ...common, ...environment } });
+}
+
+/** The serial number of the certificate that a client gets who trusts this CA alone, or the code of its error. */
+async function serialAt(port: number, options: ConnectionOptions): Promise<string> {
+  const socket = tls.connect({ host: "127.0.0.1", port, ...options });
+  onTestFinished(() => void socket.destroy());
+  try {
+    await once(socket, "secureConnect");
+    return socket.getPeerCertificate().serialNumber;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? String(error);
+  } finally {
+    socket.on("error", () => {}).destroy();
+  }
+}
+
+async function ends({ child, ended }: Program): Promise<number | null> {
+  child.kill("SIGTERM");
+  return (await ended).code;
+}
+
+const HEX = /^[0-9A-F]{8,}$/;
+const filesIn = ({ state }: Setup) => readdirSync(join(state, "acme"));
+
+it("orders over http-01 beside the redirect, for two workers; a restart serves what is kept", async () => {
+  const given = await setup({}, { https_redirect: {} });
+  const { https } = given.ports;
+  const ca = await given.authority.root();
+  const first = started(given, { WORKERS: "2" });
+  await first.says(/certificates are waited for/);
+  await soon(() => serialAt(https, { servername: "localhost", ca })).toMatch(HEX);
+  const serial = await serialAt(https, { servername: "localhost", ca });
+  // Both workers have it.
+  for (let n = 0; n < 20; n++) expect(await serialAt(https, { servername: "localhost", ca })).toBe(serial);
+  expect(await serialAt(https, { servername: "other.example", ca })).toMatch(/UNRECOGNIZED_NAME/);
+  await first.says(/a certificate is obtained/);
+  await soon(async () => filesIn(given)).toContain("certificates.pem");
+  expect(statSync(join(given.state, "acme")).mode & 0o777).toBe(0o700);
+  for (const name of filesIn(given)) expect(statSync(join(given.state, "acme", name)).mode & 0o777).toBe(0o600);
+  const key = readFileSync(join(given.state, "acme", "account.key"), "utf8");
+  expect(await ends(first)).toBe(0);
+
+  const second = started(given);
+  await second.says(/started/);
+  expect(await serialAt(https, { servername: "localhost", ca })).toBe(serial);
+  expect(second.stderr()).not.toMatch(/are waited for|a certificate is obtained/);
+  expect(readFileSync(join(given.state, "acme", "account.key"), "utf8")).toBe(key);
+  expect(await ends(second)).toBe(0);
+});
+
+it("orders over tls-alpn-01 where there is no plain port and clients need a certificate, for an address, too", async () => {
+  const given = await setup({ challenge: "tls-alpn-01", hosts: ["localhost", "127.0.0.1"] });
+  const { https } = given.ports;
+  const ca = await given.authority.root();
+  const clients = { CA_CERT_PATH: join(dirname(given.file), "ca.pem"), CLIENT_AUTH: "require" };
+  const running = started(given, { HTTP_PORT: "off", ...clients, WORKERS: "2" });
+  const own = { cert: CLIENT.cert, key: CLIENT.key, ca };
+  await soon(() => serialAt(https, { ...own, servername: "localhost" })).toMatch(HEX);
+  expect(await serialAt(https, own)).toBe(await serialAt(https, { ...own, servername: "localhost" }));
+  expect(await ends(running)).toBe(0);
+  const pem = readFileSync(join(given.state, "acme", "certificates.pem"), "utf8");
+  const [certificate] = /-----BEGIN CERTIFICATE-----[^]*?-----END CERTIFICATE-----/.exec(pem)!;
+  expect(new X509Certificate(certificate).subjectAltName).toContain("IP Address:127.0.0.1");
+});
+
+it("ends with 2 where STATE_DIR, or what is in it, cannot be written", async () => {
+  const given = await setup();
+  const user = 65_534;
+  const folder = dirname(given.file);
+  chmodSync(folder, 0o755);
+  const as = async () => {
+    const words = ["--reuid=65534", "--clear-groups", process.execPath, PROGRAM, "--config", given.file];
+    const { code, stderr } = await program([...words, "--state-dir", given.state, "--http-port", "0"], {
+      ...{ node: "/usr/bin/setpriv", main: "--regid=65534" },
+    }).ended;
+    return [code, stderr];
+  };
+  expect(await as()).toEqual([2, expect.stringMatching(/STATE_DIR .*state cannot be made: EACCES/)]);
+  mkdirSync(given.state, { mode: 0o755 });
+  expect(await as()).toEqual([2, expect.stringMatching(/STATE_DIR .*cannot be opened, which marks it as used/)]);
+  chownSync(given.state, user, user);
+  mkdirSync(join(given.state, "acme"), { mode: 0o755 });
+  expect(await as()).toEqual([2, expect.stringMatching(/STATE_DIR .*acme cannot be written: E/)]);
+});
