@@ -87,12 +87,11 @@ export class KeptCertificates {
   }
 
   #forget(): void {
-    const { log } = this.#internals;
-    const keeper = this.#keeper;
+    // What it has stored stays for another configuration.
+    void this.#keeper?.close();
     this.#keeper = null;
     this.#issued.state = null;
     this.#awaited = "";
-    keeper?.close().catch((error: unknown) => log.error("ACME: it does not end", { error: String(error) }));
   }
 
   /** The start does not wait for them. */

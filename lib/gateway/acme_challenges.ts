@@ -1,6 +1,6 @@
 /**
- * Answers the challenges over plain HTTP of a certificate authority (http-01, RFC 8555 §8.3), before routes, plugins and
- * the redirect to HTTPS. Those over TLS are `lib/server/tls.ts`.
+ * Answers the challenges over plain HTTP of a certificate authority (http-01, RFC 8555 §8.3), before routes, plugins
+ * and the redirect to HTTPS. Those over TLS are answered in `lib/server/tls.ts`.
  */
 import type { IssuedCertificates } from "../server/issued_certificates.ts";
 import type { EarlyAnswer } from "./compile_types.ts";

@@ -156,7 +156,7 @@ describe("certificates of global.acme", () => {
     expect(await overTls(port, {})).toMatchObject({ status: 200 });
   });
 
-  it("for addresses ask clients for a certificate where that is required, also after one of these was renewed", async () => {
+  it("for addresses ask clients for a certificate where that is required, also under another CA", async () => {
     const { gateway, port, use } = await serving(["127.0.0.1"], DEMANDING);
     use([RENEWED, "127.0.0.1"]);
     const of = (options: ConnectionOptions) => overTls(port, { ...options, agent: false } as https.RequestOptions);

@@ -89,7 +89,7 @@ it("orders over http-01 beside the redirect, for two workers; a restart serves w
   expect(await ends(second)).toBe(0);
 });
 
-it("orders over tls-alpn-01 where there is no plain port and clients need a certificate, for an address, too", async () => {
+it("orders over tls-alpn-01 without a plain port, where clients need a certificate, for an address, too", async () => {
   const given = await setup({ challenge: "tls-alpn-01", hosts: ["localhost", "127.0.0.1"] });
   const { https } = given.ports;
   const ca = await given.authority.root();
