@@ -4,6 +4,7 @@
  */
 import { hash, randomInt } from "node:crypto";
 import { LONGEST_TIMER_MS, type Clock, type Timer } from "../base/clock.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
 import { CallerShard } from "./callers.ts";
 import {
   BATCH,
@@ -39,36 +40,51 @@ export function memoryCounters(
   tableOf: TableOf = (known) => known ?? new LocalTable(secret),
 ) {
   const all = new Map<string, CallerTable>();
+  /** Of a configuration that is not in force yet. */
+  const prepared = new Set<string>();
   let timer: Timer | null = null;
+  /** What is under way, and no longer once another one begins. */
+  let retiring: Generator<void, void> | null = null;
+  function* retireSteps(keysInUse: ReadonlySet<string>): Generator<void, void> {
+    const own = retiring;
+    let next = Infinity;
+    for (const [key, table] of all) {
+      yield;
+      if (retiring !== own) return;
+      if (keysInUse.has(key) || prepared.has(key)) continue;
+      const now = clock.now();
+      const rest = Math.max(...table.shards.map((callers) => callers.restMs(now)));
+      if (rest <= 0) all.delete(key);
+      else next = Math.min(next, rest);
+    }
+    if (next === Infinity) return;
+    timer = clock.after(Math.min(Math.ceil(next), LONGEST_TIMER_MS), () => {
+      retiring = retireSteps(keysInUse);
+      void inSlices(retiring, paced());
+    });
+  }
   return {
     all: all as ReadonlyMap<string, CallerTable>,
     /** Limiters of one key share its callers, whatever their windows. */
     limiter(key: string, options: LimiterOptions, memory?: GiveMemory): MemoryLimiter {
       const table = tableOf(all.get(key), key, options, memory);
       all.set(key, table);
+      prepared.add(key);
       return new MemoryLimiter(clock, table, options);
     },
     /**
-     * Forgets limiters that no configuration has once their windows have run out: now, and again whenever those of
-     * another one may have.
+     * Forgets limiters that no configuration has once their windows have run out: now, in slices, and again whenever
+     * those of another one may have.
      */
     retire(keysInUse: ReadonlySet<string>): void {
-      const now = clock.now();
-      let next = Infinity;
-      for (const [key, table] of all) {
-        if (keysInUse.has(key)) continue;
-        const rest = Math.max(...table.shards.map((callers) => callers.restMs(now)));
-        if (rest <= 0) all.delete(key);
-        else next = Math.min(next, rest);
-      }
+      prepared.clear();
       timer?.cancel();
-      timer =
-        next === Infinity
-          ? null
-          : clock.after(Math.min(Math.ceil(next), LONGEST_TIMER_MS), () => this.retire(keysInUse));
+      retiring = retireSteps(keysInUse);
+      void inSlices(retiring, paced());
     },
     close(): void {
       timer?.cancel();
+      retiring = null;
     },
     /**
      * The callers of each limiter, by its key, and how many decisions were made for callers without a place of their

@@ -657,4 +657,30 @@ describe("retire", () => {
     counters.retire(new Set());
     expect(sizeOf(counters)).toEqual({ limiters: 0, callers: 0 });
   });
+
+  it("keeps what a configuration that is not in force yet counts with", () => {
+    const { clock, counters, limiter } = limiterOf([second(1)]);
+    limiter.decide("a");
+    counters.retire(new Set());
+    const next = counters.limiter("next", { windows: [minute(5)], maxCallers: 5 });
+    clock.advance(1_000);
+    expect([...counters.all.keys()]).toEqual(["next"]);
+    next.decide("a");
+    counters.retire(new Set(["next"]));
+    expect(counters.limiter("next", { windows: [minute(5)], maxCallers: 5 }).decide("a").remaining).toEqual([3]);
+  });
+
+  it("looks at many limiters in slices, and not on for a configuration that is gone", async () => {
+    const { counters } = limiterOf([second(1)]);
+    const keys = Array.from({ length: 100_000 }, (_none, i) => `k${i}`);
+    for (const key of keys) counters.limiter(key, { windows: [second(1)], maxCallers: 1 });
+    counters.retire(new Set());
+    const left = counters.all.size;
+    expect(left).toBeGreaterThan(0);
+    counters.retire(new Set(counters.all.keys()));
+    for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve));
+    expect(counters.all.size).toBe(left);
+    counters.retire(new Set());
+    await expect.poll(() => counters.all.size).toBe(0);
+  });
 });
