@@ -15,8 +15,10 @@ const HANDSHAKE = 22;
 const CLIENT_HELLO = 1;
 const SERVER_NAME = 0;
 const PROTOCOLS = 16;
-/** What OpenSSL accepts as well (SSL_MAX_CERT_LIST_DEFAULT of a message before the handshake has a certificate). */
-const MAX_BYTES = 65_536;
+/** Of a message: its type and its length. */
+const HEAD_BYTES = 4;
+/** Several times what clients send, with keys against quantum computers and a ticket. */
+const MAX_BYTES = 16_384;
 
 /** "part": more has to come. "other": it is no ClientHello, or one that cannot be read. */
 export function readClientHello(bytes: Buffer): ClientHello | "part" | "other" {
@@ -29,24 +31,27 @@ export function readClientHello(bytes: Buffer): ClientHello | "part" | "other" {
   }
 }
 
-/** The first message, which may be in several records (RFC 8446 §5.1), without its head. */
+/**
+ * The first message, which may be in several records (RFC 8446 §5.1), without its head. Its parts are joined once, when
+ * all are there: each byte could be in a record of its own.
+ */
 function handshakeIn(bytes: Buffer): Buffer | "part" | "other" {
   const fragments: Buffer[] = [];
   let length = 0;
+  let whole = Infinity;
   for (let at = 0; ;) {
     if (bytes.length > at && bytes[at] !== HANDSHAKE) return "other";
+    if (bytes.length > MAX_BYTES) return "other";
     if (bytes.length < at + 5) return "part";
     const end = at + 5 + bytes.readUInt16BE(at + 3);
     const fragment = bytes.subarray(at + 5, end);
+    if (length === 0 && fragment.length > 0 && fragment[0] !== CLIENT_HELLO) return "other";
     fragments.push(fragment);
+    if (length < HEAD_BYTES && length + fragment.length >= HEAD_BYTES)
+      whole = HEAD_BYTES + Buffer.concat(fragments).readUIntBE(1, 3);
     length += fragment.length;
-    const message = Buffer.concat(fragments);
-    if (length > 0 && message[0] !== CLIENT_HELLO) return "other";
-    if (length >= 4) {
-      const whole = message.readUIntBE(1, 3);
-      if (whole > MAX_BYTES) return "other";
-      if (length >= 4 + whole) return message.subarray(4, 4 + whole);
-    }
+    if (whole !== Infinity && whole > MAX_BYTES) return "other";
+    if (length >= whole) return Buffer.concat(fragments).subarray(HEAD_BYTES, whole);
     if (bytes.length < end) return "part";
     // A record without content, of which there could be any number.
     if (fragment.length === 0) return "other";

@@ -56,6 +56,12 @@ describe("readClientHello", () => {
     expect(readClientHello(Buffer.of(22, 3, 1, 0, 0, 22, 3, 1))).toBe("other");
     expect(readClientHello(Buffer.of(22, 3, 1, 0, 4, 2, 0, 0, 0))).toBe("other");
     expect(readClientHello(Buffer.of(22, 3, 1, 0, 4, 1, 255, 255, 255))).toBe("other");
+    expect(readClientHello(Buffer.of(22, 3, 1, 0, 4, 1, 0, 0x40, 0))).toBe("other");
+    // Records of one byte whose message never ends.
+    const endless = Buffer.from("1603010001", "hex");
+    const parts = Array.from({ length: 3_000 }, (_none, i) => Buffer.concat([endless, Buffer.of(i === 0 ? 1 : 0x30)]));
+    expect(readClientHello(Buffer.concat(parts))).toBe("other");
+    expect(readClientHello(Buffer.concat([...parts.slice(0, 2), ...parts.slice(0, 1)]))).toBe("part");
     // Each byte of it in turn is another one: whatever comes of it, it is read or not.
     for (let at = 0; at < hello.length; at++)
       for (const value of [0, 255]) {
