@@ -18,7 +18,9 @@ export interface CertificateChain {
 /** Each is issued by the next one, which this checks. Throws an `Error` in words. */
 export function chainOf(text: string): CertificateChain {
   const blocks = text.match(CERTIFICATE) ?? [];
-  if (blocks.length === 0) throw new Error("it has no certificate");
+  const begun = text.split("-----BEGIN CERTIFICATE-----").length - 1;
+  if (begun === 0) throw new Error("it has no certificate");
+  if (begun > blocks.length) throw new Error("it has a certificate that cannot be read");
   if (blocks.length > MAX_CERTIFICATES) throw new Error(`its chain has more than ${MAX_CERTIFICATES} certificates`);
   const certificates = blocks.map(certificateOf);
   const leaf = certificates[0]!;
