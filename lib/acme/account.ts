@@ -23,7 +23,7 @@ export class AcmeAccount {
   readonly #files: AcmeFiles;
   readonly #log: Log;
   /** What the last `signer` has found, and where: a key that somebody has replaced on disk is noticed. */
-  #known: { readonly directory: string; readonly pem: Buffer; readonly signer: Signer } | null = null;
+  #known: (Pick<AcmeSettings, "directory" | "email"> & { readonly pem: Buffer; readonly signer: Signer }) | null = null;
 
   constructor(files: AcmeFiles, log: Log) {
     this.#files = files;
@@ -37,16 +37,18 @@ export class AcmeAccount {
   async signer(directory: Directory, settings: AcmeSettings): Promise<Signer> {
     await this.#finishRollover(directory);
     let pem = this.#read(KEY);
+    const { directory: url, email } = settings;
     const known = this.#known;
-    if (pem !== null && known?.directory === settings.directory && known.pem.equals(pem)) return known.signer;
+    const isKnown = known?.directory === url && known.email === email;
+    if (isKnown && pem !== null && known.pem.equals(pem)) return known.signer;
     const isNew = pem === null;
     pem ??= pemOf(newKey());
     const key = keyOf(KEY, pem);
     if (isNew) await this.#write(KEY, pem);
     // Asked for first: a binding to an external account may have been good for one registration.
-    const account = isNew ? null : await existingAccount(directory, key, settings.email);
+    const account = isNew ? null : await existingAccount(directory, key, email);
     const signer: Signer = { key, account: account ?? (await register(directory, key, settings)) };
-    this.#known = { directory: settings.directory, pem, signer };
+    this.#known = { directory: url, email, pem, signer };
     return signer;
   }
 
@@ -71,7 +73,8 @@ export class AcmeAccount {
       throw error;
     }
     await this.#takeNext(pem);
-    this.#known = { directory: settings.directory, pem, signer: { key: next, account: signer.account } };
+    const { directory: known, email } = settings;
+    this.#known = { directory: known, email, pem, signer: { key: next, account: signer.account } };
   }
 
   /** The program or the connection has ended while the key was replaced: the directory knows which key holds. */
@@ -120,7 +123,8 @@ function keyOf(name: string, pem: Buffer): AccountKey {
     return accountKey(keyFrom(pem));
   } catch {
     throw new AcmeFailure(
-      `${name} is damaged: restore it from a copy. Without one remove it, and a new account is registered`,
+      `${name} is damaged, or no EC key on P-256: restore it from a copy. ` +
+        `Without one remove it, and a new account is registered`,
     );
   }
 }

@@ -20,7 +20,7 @@ export interface AcmeSettings {
   readonly eab: { readonly kid: string; readonly hmacKey: Buffer } | null;
   /** Asked for where the directory lists it; null: the directory's default. */
   readonly profile: string | null;
-  /** Hosts besides the directory's own that its URLs may name. */
+  /** Hosts besides the directory's own that its URLs may name, at port 443 or at the directory's. */
   readonly hostsAllowed: readonly string[];
 }
 

@@ -7,8 +7,8 @@ import { messageOf } from "../base/errors.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { version } from "../base/version.ts";
 import { HttpClient, type Client, type ClientAnswer, type ClientRequestOptions } from "../client/client.ts";
-import { httpDate } from "../http/date.ts";
 import { headerValue } from "../http/headers.ts";
+import { askedWait } from "../http/retry_after.ts";
 import type { AcmeSettings } from "./contracts.ts";
 import { AcmeFailure, shownText } from "./failure.ts";
 import { isJsonObject, objectsIn, textIn, type JsonObject } from "./json_members.ts";
@@ -175,14 +175,14 @@ export class Directory {
     // RFC 8555 §6.5.1: base64url. Another one is ignored.
     const nonce = headerValue(answer.headers, "replay-nonce") ?? "";
     if (NONCE.test(nonce)) this.#nonce = nonce;
-    const retryAfterMs = retryAfter(answer, clock.wall());
-    if (answer.status < 200 || answer.status > 299) throw failureOf(answer, request.url, retryAfterMs);
+    const waitMs = boundedWait(askedWait(answer.headers, clock.wall()));
+    if (answer.status < 200 || answer.status > 299) throw failureOf(answer, request.url, waitMs);
     const location = headerValue(answer.headers, "location");
     return {
       status: answer.status,
       body: answer.body,
       location: location === undefined ? null : this.checked(location),
-      retryAfterMs,
+      retryAfterMs: waitMs,
     };
   }
 }
@@ -204,12 +204,8 @@ function jsonIn(body: Buffer): unknown {
   }
 }
 
-/** RFC 9110 §10.2.3: seconds, or a date. */
-function retryAfter({ headers }: ClientAnswer, now: number): number | null {
-  const text = headerValue(headers, "retry-after")?.trim();
-  if (text === undefined) return null;
-  const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1_000 : httpDate(text, now) - now;
-  return Number.isNaN(ms) ? null : Math.min(Math.max(0, ms), LONGEST_WAIT_MS);
+function boundedWait(ms: number | null): number | null {
+  return ms === null ? null : Math.min(Math.max(0, ms), LONGEST_WAIT_MS);
 }
 
 /** A problem document (RFC 9457, RFC 8555 §6.7), or what can be said without one. */

@@ -215,8 +215,8 @@ class Keeper implements CertificateKeeper {
     await writeCertificates(this.#tools.files, this.#certificates).catch((error: unknown) => {
       throw new AcmeFailure(`certificates.pem cannot be written: ${messageOf(error)}`);
     });
-    this.#isUnstored = false;
     await removeOrder(this.#tools.files);
+    this.#isUnstored = false;
   }
 
   #succeeded(): void {

@@ -75,7 +75,7 @@ const FILE = "order.json";
 
 async function begin({ hosts, profile, replaces }: Wanted, context: OrderContext): Promise<Order> {
   const { directory, signer, settings, files, clock } = context;
-  const identifiers = hosts.map((host) => ({ type: isIP(host) === 0 ? "dns" : "ip", value: host }));
+  const identifiers = hosts.map(identifierOf);
   const payload = { identifiers, ...(profile !== null && { profile }), ...(replaces !== null && { replaces }) };
   const { location } = await directory.post(directory.urlOf("newOrder"), payload, signer);
   if (location === null) throw new AcmeFailure("the directory does not name the URL of the order");
@@ -85,6 +85,12 @@ async function begin({ hosts, profile, replaces }: Wanted, context: OrderContext
     throw new AcmeFailure(`${FILE} cannot be written: ${messageOf(error)}`);
   });
   return { url: location, hosts, key };
+}
+
+/** RFC 8738 §3: an IPv6 address in the form of RFC 5952, which is that of URLs. */
+function identifierOf(host: string): { readonly type: "dns" | "ip"; readonly value: string } {
+  if (isIP(host) !== 6) return { type: isIP(host) === 0 ? "dns" : "ip", value: host };
+  return { type: "ip", value: new URL(`https://[${host}]`).hostname.slice(1, -1) };
 }
 
 /** An order for these hosts that is not done yet; null: there is none, and another one is gone. */

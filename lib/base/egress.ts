@@ -15,7 +15,7 @@ export interface Destination {
   readonly port: number;
   /**
    * "upstream", "health", "jwks", "introspection", "oidc", "forward_auth", "http_log", "mirror", "redis", "otlp",
-   * "manager", "admin", "egress_proxy", or what a plugin kind says.
+   * "manager", "admin", "acme", "egress_proxy", or what a plugin kind says.
    */
   readonly why: string;
 }

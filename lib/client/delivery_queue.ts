@@ -4,8 +4,7 @@
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Client, ClientAnswer, ClientFailure, ClientRequestOptions } from "./client.ts";
-import { httpDate } from "../http/date.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { askedWait } from "../http/retry_after.ts";
 
 export interface DeliveryQueueOptions {
   readonly clock: Clock;
@@ -192,7 +191,7 @@ export class DeliveryQueue {
         }
         why = `${receiver} answered with status ${status}`;
         if (!isTransient(status)) break;
-        askedMs = retryAfter(answer.headers, clock.wall());
+        askedMs = boundedPause(askedWait(answer.headers, clock.wall()));
       }
       const pauseMs = pausesMs[tries];
       if (pauseMs === undefined || this.#cut.signal.aborted) break;
@@ -300,12 +299,8 @@ const NONE_REJECTED: Rejected = { count: 0, why: "" };
 const TOO_LATE = "the time to send them is over";
 const NO_ROOM = "there is no room for more: they come faster than they can be sent";
 
-/** Seconds, or a date (RFC 9110 §10.2.3), within bounds; null if it is neither. */
-function retryAfter(headers: HeaderList, wall: number): number | null {
-  const text = headerValue(headers, "retry-after");
-  if (text === undefined) return null;
-  const ms = /^[0-9]+$/.test(text) ? Number(text) * 1000 : httpDate(text, wall) - wall;
-  return Number.isNaN(ms) ? null : Math.min(Math.max(ms, SHORTEST_PAUSE_MS), LONGEST_PAUSE_MS);
+function boundedPause(ms: number | null): number | null {
+  return ms === null ? null : Math.min(Math.max(ms, SHORTEST_PAUSE_MS), LONGEST_PAUSE_MS);
 }
 
 /** Bounds of a pause that a server asks for in Retry-After: it must neither be flooded nor fill the queue. */

@@ -37,6 +37,14 @@ describe("an account", () => {
     expect(changes.map(({ payload }) => payload)).toEqual([{ contact: ["mailto:other@example.com"] }]);
   });
 
+  it("gets another contact with a reload", async () => {
+    const made = await keptValid();
+    made.keeper.configure({ ...made.settings, email: "other@example.com", hosts: ["c.example"] });
+    await made.settled();
+    const changes = made.directory.asked.filter(({ path, payload }) => path === "/account/0" && payload !== null);
+    expect(changes.map(({ payload }) => payload)).toEqual([{ contact: ["mailto:other@example.com"] }]);
+  });
+
   it("is registered again where the directory has forgotten it", async () => {
     const made = await keptValid();
     made.directory.accounts.length = 0;
@@ -72,7 +80,9 @@ describe("an account", () => {
       made.files.content.set("account.key", Buffer.from(content));
       made.keeper.start();
       await made.settled();
-      expect(made.keeper.state.error).toContain("account.key is damaged: restore it from a copy");
+      expect(made.keeper.state.error).toContain(
+        "account.key is damaged, or no EC key on P-256: restore it from a copy",
+      );
       expect(String(keyOf(made))).toBe(content);
       expect(made.directory.accounts).toEqual([]);
       expect(made.lines.join("")).not.toContain("MIGHAgEAMBMG");

@@ -1,6 +1,6 @@
 /**
- * A small directory of RFC 8555 over HTTPS: it checks every signature, nonce and URL, issues certificates by the clock of
- * a test, and lets the test answer in its place.
+ * A small directory of RFC 8555 over HTTPS: it checks every signature, nonce and URL, issues certificates by the clock
+ * of a test, and lets the test answer in its place.
  */
 import { createHmac, createPublicKey, generateKeyPairSync, randomBytes, verify, type KeyObject } from "node:crypto";
 import { once } from "node:events";

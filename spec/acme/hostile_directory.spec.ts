@@ -283,7 +283,7 @@ describe("an answer", () => {
     expect(made.keeper.state.error).toBe("the directory gives no nonce");
   });
 
-  it.each(["-1", "soon", "1e9", "99999999999999999999", "Thu, 01 Jan 1970 00:00:00 GMT"])(
+  it.each(["-1", "soon", "1e9", "Thu, 01 Jan 1970 00:00:00 GMT"])(
     "with the Retry-After %j does not stop the keeper for ever",
     async (value) => {
       const made = await attemptWith(({ directory }) => {
@@ -293,9 +293,9 @@ describe("an answer", () => {
     },
   );
 
-  it("that asks for years is kept to for a week", async () => {
+  it.each(["999999999", "9".repeat(400)])("that asks for years is kept to for a week", async (value) => {
     const made = await attemptWith(({ directory }) => {
-      directory.instead = () => ({ status: 503, headers: { "Retry-After": "999999999" } });
+      directory.instead = () => ({ status: 503, headers: { "Retry-After": value } });
     });
     expect(made.keeper.state.nextAt! - made.clock.wall()).toBe(7 * 86_400_000);
   });

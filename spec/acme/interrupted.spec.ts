@@ -152,7 +152,7 @@ describe("a file that is damaged", () => {
     expect(made.directory.orders.length).toBe(2);
   });
 
-  it("certificates.pem that cannot be read is a warning, and is replaced once there is another certificate", async () => {
+  it("certificates.pem that cannot be read is a warning, and gives way to another one", async () => {
     let isUnreadable = true;
     const files = memoryFiles((change) => {
       if (isUnreadable && change === "read certificates.pem") throw new Error("permission denied");

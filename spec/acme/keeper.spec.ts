@@ -61,7 +61,7 @@ describe("a keeper without certificates", () => {
     expect(challenges.size).toBe(0);
   });
 
-  it("answers tls-alpn-01 with a certificate for the host, and an address by its name in the reverse tree", async () => {
+  it("answers tls-alpn-01 with a certificate for the host, an address by its name in the reverse tree", async () => {
     const hosts = ["a.example", "192.0.2.1", "2001:db8::1"];
     const { keeper, directory, challenges, settled } = await kept({ challenge: "tls-alpn-01", hosts });
     const seen: Record<string, string> = {};

@@ -35,7 +35,7 @@ describe("the moment of a renewal", () => {
 });
 
 describe("a renewal", () => {
-  it("is at two thirds of the lifetime, with another key, and the former certificate stays until it is there", async () => {
+  it("is at two thirds of the lifetime, with another key, and the former certificate stays until then", async () => {
     const made = await keptValid();
     const [former] = made.presented();
     made.directory.proves = () => {

@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import http from "node:http";
@@ -11,7 +12,9 @@ import type {
   ChallengeAnswers,
   IssuedCertificate,
 } from "../../lib/acme/contracts.ts";
+import { alpnCertificate } from "../../lib/acme/alpn_certificate.ts";
 import { keepCertificates } from "../../lib/acme/keeper.ts";
+import { newKey, signingRequest } from "../../lib/acme/signing_request.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { memoryFiles, type MemoryFiles } from "../support/acme_files.ts";
@@ -217,5 +220,27 @@ describe("certificates of pebble", () => {
     old.content.set("account.key", key);
     await keeperOf({ directory, hosts: ["a.example"] }, responder, old).keeper.rollover();
     expect(old.content.get("account.key")!.equals(key)).toBe(false);
+  });
+});
+
+describe("what openssl reads", () => {
+  const openssl = (input: Buffer, ...args: string[]) => {
+    const { stdout, stderr } = spawnSync("openssl", args, { input });
+    return `${String(stdout)}${String(stderr)}`;
+  };
+
+  it("a request for names and addresses has them, and its signature is verified", () => {
+    const request = signingRequest(newKey(), ["a.example", "192.0.2.1", "2001:db8::1"]);
+    const text = openssl(request, "req", "-inform", "DER", "-verify", "-noout", "-text");
+    expect(text).toContain("verify OK");
+    expect(text).toContain("DNS:a.example, IP Address:192.0.2.1, IP Address:2001:DB8:0:0:0:0:0:1");
+  });
+
+  it("a certificate for tls-alpn-01 has the extension of RFC 8737, which is critical", () => {
+    const { cert } = alpnCertificate("a.example", "token.thumbprint", Date.now());
+    const text = openssl(cert, "x509", "-noout", "-text");
+    expect(text).toContain("Version: 3 (0x2)");
+    expect(text).toContain("DNS:a.example");
+    expect(text).toMatch(/1\.3\.6\.1\.5\.5\.7\.1\.31: critical/);
   });
 });
