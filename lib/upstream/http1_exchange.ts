@@ -183,9 +183,10 @@ class Http1Exchange implements RunningTry, HasDeadline, ConnectionUser, ReadyWri
     const isUnsent = this.#connection.isReused && !this.#isSent;
     if (this.#isStale(error, isUnsent)) {
       const bytes = this.#bytes;
+      const { client } = this.#connection;
       this.#leave("spent");
-      // The other idle connections are as old.
-      this.attempt.to.pool.dropIdle();
+      // The other idle connections are as old; a server that tells clients apart may have closed those of one alone.
+      this.attempt.to.pool.dropIdle(client);
       return this.#resolve(forwardHttp1({ ...this.attempt, bytes, isSecond: true }));
     }
     this.#fail(this.#faultOf(error, isUnsent));

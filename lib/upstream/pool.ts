@@ -102,9 +102,13 @@ export class Http1Pool {
     return this.leases.leased + this.#idle.length;
   }
 
-  /** Also called after an unused connection proved dead: the others are as old, and probably dead too. */
-  dropIdle(): void {
-    for (const { socket } of this.#idle) socket.destroy();
+  /**
+   * Also called after an unused connection proved dead: the others are as old, and probably dead too. `client`: of that
+   * connection, and only its own are dropped; default: all are.
+   */
+  dropIdle(client?: string | null): void {
+    for (const connection of [...this.#idle])
+      if (client === undefined || connection.client === client) connection.socket.destroy();
   }
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */

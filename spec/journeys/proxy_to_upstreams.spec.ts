@@ -69,6 +69,20 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
     await eventually(() => connections.filter(({ socket }) => !socket.destroyed).length === 2);
   });
 
+  it("a stale connection of one client costs no other client its own", async () => {
+    let resets = 0;
+    const { port, connections } = await listening("http", (request, response) => {
+      if (request.url!.endsWith("/stale") && resets++ === 0) return void request.socket.resetAndDestroy();
+      response.end("ok");
+    });
+    const gateway = await running(oneService(port, { proxy_protocol: "v2" }, TRUSTED));
+    const three = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
+    for (const address of three) expect((await ask(gateway.port, from(address))).status).toBe(200);
+    expect((await ask(gateway.port, { ...from("192.0.2.1"), path: "/a/stale" })).status).toBe(200);
+    for (const address of three) expect((await ask(gateway.port, from(address))).status).toBe(200);
+    expect(addresses(connections)).toEqual([...three, "192.0.2.1"]);
+  });
+
   it("each has a header: those of requests at the same time, of WebSockets, of another try, of a name", async () => {
     let requests = 0;
     const { port, connections } = await listening("http", (request, response) => {
