@@ -31,6 +31,7 @@ const OPTIONS: OptionNames<GatewayOptions> = {
   adminCookie: true,
   clock: true,
   lookup: true,
+  lookUpService: true,
 };
 
 /**

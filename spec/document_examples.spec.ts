@@ -314,7 +314,8 @@ interface Running {
 async function startGateway(text: string, environment: Readonly<Record<string, string>>): Promise<Running> {
   const config = JSON.parse(text) as AnyConfigInput;
   const ports = new Map<number, number>();
-  for (const { port } of config.services.flatMap(({ upstreams }) => [...upstreams])) {
+  for (const upstream of config.services.flatMap(({ upstreams }) => [...upstreams])) {
+    const port = "srv" in upstream ? 1 : upstream.port;
     if (port !== 1 && !ports.has(port)) ports.set(port, await listen(echo(String(port))));
   }
   const judge = await listen((request, response) => {

@@ -10,9 +10,15 @@ import { guardedEmitter } from "./event_loop.ts";
 
 /** A server that the program may connect to. */
 export interface Destination {
-  /** A host name or an address, IPv6 without brackets. "*": any host, for servers that a Redis Cluster names. */
+  /**
+   * A host name or an address, IPv6 without brackets. "*": any host, for servers that a Redis Cluster names. With
+   * `srv`: the name of a record, and no server.
+   */
   readonly host: string;
+  /** 0 with `srv`. */
   readonly port: number;
+  /** The servers are the targets of an SRV record: which they are, only name servers know. */
+  readonly srv?: true;
   /**
    * "upstream", "health", "jwks", "introspection", "oidc", "forward_auth", "http_log", "mirror", "redis", "otlp",
    * "manager", "admin", "acme", "egress_proxy", or what a plugin kind says.
@@ -58,6 +64,11 @@ export class Egress {
   constructor(destinations: Iterable<Destination>, proxy: (() => EgressProxy | null) | null = null) {
     this.#permitted = new Set(Array.from(destinations, keyOf));
     this.proxy = proxy;
+  }
+
+  /** The same with one more server: a target of an SRV record that the configuration names. */
+  with(target: Destination): Egress {
+    return new Egress([target], this.proxy);
   }
 
   /** The proxy that leads to a destination; null: it is connected to directly. */

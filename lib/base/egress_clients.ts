@@ -1,7 +1,7 @@
 /**
  * Node's clients of HTTP and DNS, within what an `Egress` permits.
  */
-import dns, { type LookupAddress } from "node:dns";
+import dns, { type LookupAddress, type SrvRecord } from "node:dns";
 import http, { type Agent, type AgentOptions, type ClientRequest, type RequestOptions } from "node:http";
 import http2, { type ClientHttp2Session, type ClientSessionOptions, type SecureClientSessionOptions } from "node:http2";
 import https from "node:https";
@@ -75,7 +75,22 @@ export function lookUp(host: string): Promise<LookupAddress[]> {
   return dns.promises.lookup(host, { all: true, hints: dns.ADDRCONFIG });
 }
 
-/** The name servers of the system that `lookUp` asks. */
+/**
+ * The targets of an SRV record (RFC 2782), by the name servers of the system; an answer that is longer than a datagram
+ * is asked for over TCP. The name is asked for as it is, without search domains. Rejects with Node's error where there
+ * is no answer: ENOTFOUND, ENODATA, ESERVFAIL, ETIMEOUT, …
+ */
+export function lookUpService(record: string): Promise<SrvRecord[]> {
+  const resolver = new dns.promises.Resolver({ timeout: ANSWER_MS, tries: TRIES });
+  resolver.setServers(dns.getServers());
+  return resolver.resolveSrv(record);
+}
+
+/** For the first try; the next one waits for longer. */
+const ANSWER_MS = 2_000;
+const TRIES = 2;
+
+/** The name servers of the system that `lookUp` and `lookUpService` ask. */
 export function nameServers(): readonly Destination[] {
   return dns.getServers().map((server) => {
     // "10.0.0.2", "10.0.0.2:5353", "::1" or "[::1]:5353".

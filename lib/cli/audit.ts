@@ -3,9 +3,8 @@
  * ports, servers, secrets.
  * Nothing is started.
  */
-import { addressOf } from "../base/ip_address.ts";
 import type { RunCommand } from "./arguments.ts";
-import { networkPolicy, permissionFlags, systemdUnit } from "./audit_rules.ts";
+import { destinationText, networkPolicy, permissionFlags, systemdUnit } from "./audit_rules.ts";
 import { auditOf, type Audit, type Audited, type AuditedDial } from "./audit_sources.ts";
 import { namedFile } from "./config_file.ts";
 import { Failure } from "./failure.ts";
@@ -43,7 +42,7 @@ const STATE = "STATE_DIR: made for this user alone (0700), one process at a time
 
 export function textOf({ modules, lines, on_request: later, reads, writes, listens, dials, secrets }: Audit): string[] {
   const server = (to: AuditedDial) =>
-    `${addressOf(to)}  ${to.why}${to.via === undefined ? "" : `, through the proxy ${to.via}`}`;
+    `${destinationText(to)}  ${to.why}${to.via === undefined ? "" : `, through the proxy ${to.via}`}`;
   const section = (title: string, items: readonly string[]) => [
     `${title}:`,
     ...(items.length === 0 ? ["  nothing"] : items.map((item) => `  ${item}`)),

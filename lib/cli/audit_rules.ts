@@ -126,9 +126,16 @@ const OPERATORS =
   "    # Pods of this namespace with this label alone: change it to those that may operate the gateway.";
 
 function ruleOf(dials: readonly Destination[]): string[] {
-  const { host, port } = dials[0]!;
-  const comment = `    # ${serverOf({ host, port, why: dials.map(({ why }) => why).join(", ") })}.`;
+  const { host, port, srv } = dials[0]!;
+  const comment = `    # ${serverOf({ ...dials[0]!, why: dials.map(({ why }) => why).join(", ") })}.`;
   const ports = ["      ports:", `        - { port: ${port} }`];
+  if (srv === true)
+    return [
+      comment,
+      "    # Its targets are not known here: this rule is for all hosts and ports. " +
+        'Add "to" and "ports" where you know them.',
+      "    - {}",
+    ];
   if (isIP(host) !== 0)
     return [comment, ...peers("to", [`ipBlock: { cidr: "${host}/${isIP(host) === 4 ? 32 : 128}" }`]), ...ports];
   const [, service, space] = /^([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.|$)/.exec(host) ?? [];
@@ -170,7 +177,12 @@ function portsOf(listens: readonly Destination[]): string[] {
 
 /** "10.0.0.5:80 (upstream)" */
 function serverOf(destination: Destination): string {
-  return `${addressOf(destination)} (${destination.why})`;
+  return `${destinationText(destination)} (${destination.why})`;
+}
+
+/** "10.0.0.5:80", "the targets of _http._tcp.orders.internal" */
+export function destinationText(to: Destination): string {
+  return to.srv === true ? `the targets of ${to.host}` : addressOf(to);
 }
 
 function lines(texts: readonly string[]): string {

@@ -93,7 +93,10 @@ export async function auditOf(flags: Flags) {
   const listens = listensOf(settings, hasHttps);
   // "*", the servers of a Cluster, counts: they may give each other names. localhost is looked up in files alone (RFC
   // 6761 §6.3).
-  const names = [...dials, ...listens].filter(({ host, via }: AuditedDial) => via === undefined && isIP(host) === 0);
+  // Records are looked up here also where a proxy leads to their targets.
+  const names = [...dials, ...listens].filter(
+    ({ host, via, srv }: AuditedDial) => srv === true || (via === undefined && isIP(host) === 0),
+  );
   const hasNameServers = names.some(({ host }) => host !== "localhost");
   const { watched, patterns, ...touched } = touchedFiles(settings, {
     ...config.global,

@@ -22,6 +22,7 @@ import type { ROUTE_TIMEOUTS } from "./route_timeouts.ts";
 import type { PLUGIN_MODULE } from "./plugin_modules.ts";
 import type { UPSTREAM_REQUEST_HEADERS } from "./sent_headers.ts";
 import type { SPLIT } from "./split.ts";
+import type { UPSTREAM_SRV } from "./srv.ts";
 import type { STICKY } from "./sticky.ts";
 import type { TEST_FILES, TESTS } from "./tests.ts";
 import type { CERTIFICATE, SERVER_TLS, UPSTREAM_TLS } from "./tls_fields.ts";
@@ -68,6 +69,8 @@ export interface FeatureSchemas {
   /** Of `global` and of services. */
   readonly errors: typeof ERRORS_FIELD;
   readonly split: typeof SPLIT;
+  /** Of upstreams. */
+  readonly upstream_srv: typeof UPSTREAM_SRV;
   readonly upstream_request_headers: typeof UPSTREAM_REQUEST_HEADERS;
   readonly sticky: typeof STICKY;
   readonly callers: typeof CALLERS;

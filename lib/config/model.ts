@@ -24,7 +24,7 @@ import {
 } from "./fields.ts";
 import type { JsonNode } from "./json.ts";
 import * as s from "./schema.ts";
-import { define } from "./schema_core.ts";
+import { define, INVALID, reportAt } from "./schema_core.ts";
 import { fieldsOf, type FeatureFields } from "./feature_fields.ts";
 import type { FeatureField, FeatureSchemas } from "./feature_schemas.ts";
 import { EXPIRES_AT, SERIAL } from "./validity_fields.ts";
@@ -59,6 +59,9 @@ export type Config = Pick<CheckedConfig, "global" | "services" | "serial" | "exp
 export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
+/** An upstream with an SRV record in place of host and port. */
+export type RecordUpstream = Extract<Upstream, { readonly srv: string }>;
+export type ServerUpstream = Exclude<Upstream, RecordUpstream>;
 /** The configuration as written. */
 export type AnyConfigInput<P extends PluginInput = PluginInput> = s.InputOf<ReturnType<typeof configSchema<P>>> & {
   readonly $schema?: string | undefined;
@@ -149,7 +152,7 @@ function globalSchema<P extends PluginInput>(plugins: Plugins<P>, features: read
         100,
         DAY_MS,
         30_000,
-        "How often names of upstreams are looked up again, in milliseconds.",
+        "How often names and SRV records of upstreams are looked up again, in milliseconds.",
       ),
       limits: s.withDefault(LIMITS, {}),
       counters: s.optional(field("counters")),
@@ -267,8 +270,14 @@ export function defaultRouteName(methods: readonly string[], path: string): stri
 
 const BACKUP = s.boolean({ describe: "Whether it gets requests only while no other upstream can be used." });
 
+/** One server, by host and port; or those that an SRV record names. */
 function upstreamSchema(field: FeatureField) {
-  return s.object({
+  const common = {
+    group: s.optional(NAME),
+    backup: s.optional(BACKUP),
+    request_headers: s.optional(field("upstream_request_headers")),
+  };
+  const server = s.object({
     id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
     host: s.string({
       hint: "a host name or an IP address",
@@ -277,11 +286,62 @@ function upstreamSchema(field: FeatureField) {
     }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
     weight: boundedInteger(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
-    group: s.optional(NAME),
-    backup: s.optional(BACKUP),
-    request_headers: s.optional(field("upstream_request_headers")),
+    ...common,
   });
+  const record = s.object({ id: s.derived(NAME, ({ srv }) => String(srv)), srv: field("upstream_srv"), ...common });
+  return eitherUpstream(server, record);
 }
+
+type AnyObject = s.AnySchema & { readonly fields?: ReadonlyMap<string, s.AnySchema> };
+
+/** An upstream with `srv` is a record. */
+function eitherUpstream<S extends AnyObject, R extends AnyObject>(server: S, record: R) {
+  const isRecord = (node: JsonNode) => node.kind === "object" && node.members.has("srv");
+  const schema: s.Schema<s.Infer<S> | s.Infer<R>, s.InputOf<S> | s.InputOf<R>> = {
+    ...server,
+    check(node, at, context) {
+      if (node.kind !== "object" || !isRecord(node)) return server.check(node, at, context);
+      const members = new Map(node.members);
+      let isAlone = true;
+      for (const [name, why] of Object.entries(NOT_BESIDE_RECORDS)) {
+        const member = members.get(name);
+        if (member === undefined) continue;
+        members.delete(name);
+        reportAt(context, [...at, name], member.keyOffset, why);
+        isAlone = false;
+      }
+      const checked = record.check({ ...node, members }, at, context);
+      return isAlone ? checked : INVALID;
+    },
+    show: (node, lists) => (isRecord(node) ? record : server).show(node, lists),
+    jsonSchema(definitions) {
+      const [one, other] = [server, record].map((each) => each.jsonSchema(definitions)) as unknown as [
+        ObjectJson,
+        ObjectJson,
+      ];
+      const { required, ...rest } = one;
+      return {
+        ...rest,
+        properties: { ...one.properties, srv: other.properties.srv },
+        if: { required: ["srv"] },
+        then: { properties: Object.fromEntries(Object.keys(NOT_BESIDE_RECORDS).map((name) => [name, false])) },
+        else: { required },
+      };
+    },
+  };
+  return { ...schema, fields: new Map([...server.fields!, ...record.fields!]) };
+}
+
+interface ObjectJson {
+  readonly required: readonly string[];
+  readonly properties: Readonly<Record<string, s.JsonSchema>>;
+}
+
+const NOT_BESIDE_RECORDS = {
+  host: 'is not for an upstream with "srv": the record names its hosts',
+  port: 'is not for an upstream with "srv": the record names its ports',
+  weight: 'is not for an upstream with "srv": the record has the weights of its targets',
+};
 
 const TIMEOUTS = s.object({
   connect_ms: milliseconds(1, 3000, "Longest wait for a connection to an upstream"),

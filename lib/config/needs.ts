@@ -48,7 +48,7 @@ const OF_SERVICE: Fields = {
   upstream_path: "routing",
   errors: "routing",
 };
-const OF_UPSTREAM: Fields = { backup: "balancing", request_headers: "balancing" };
+const OF_UPSTREAM: Fields = { backup: "balancing", request_headers: "balancing", srv: ["outbound", "balancing"] };
 const OF_ROUTE: Fields = { match: "routing", upstream_path: "routing", timeouts: "routing" };
 /** Of `config`, whatever the kind is. */
 const OF_PLUGIN: Fields = { callers: "callers", limits_by_group: "callers", cost: "callers" };

@@ -54,6 +54,7 @@ import * as sharedCallers from "../store/shared_callers.ts";
 import * as names from "../upstream/addresses.ts";
 import * as http2Request from "../upstream/http2_request.ts";
 import * as nodeParser from "../upstream/node_response_parser.ts";
+import * as serviceRecords from "../upstream/service_records.ts";
 import * as sharedHealth from "../upstream/shared_health.ts";
 import * as proxyDial from "../upstream/proxy_dial.ts";
 import * as upstreamTls from "../upstream/tls.ts";
@@ -61,7 +62,7 @@ import { freshFeatures } from "./load.ts";
 
 const ALL: Features = {
   balancing,
-  outbound: all(upstreamTls, names, egressProxy, proxyDial, tlsFields, egressFields),
+  outbound: all(upstreamTls, names, serviceRecords, egressProxy, proxyDial, tlsFields, egressFields),
   http2: all(http2Request, http2Server),
   nodeHttp1: all(nodeParser, nodeHttp1),
   serverTls: all(serverTls, hostCertificates, tlsFields, acmeFields, httpsFacts),

@@ -51,6 +51,7 @@ export const FEATURES: FeatureTable["features"] = {
     all(
       import("../upstream/tls.ts"),
       import("../upstream/addresses.ts"),
+      import("../upstream/service_records.ts"),
       import("../base/egress_proxy.ts"),
       import("../upstream/proxy_dial.ts"),
       import("../config/tls_fields.ts"),

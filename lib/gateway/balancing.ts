@@ -8,8 +8,9 @@ import { fields as healthFields } from "../config/health.ts";
 import { fields as retryFields } from "../config/retries.ts";
 import { fields as headerFields } from "../config/sent_headers.ts";
 import { fields as splitFields } from "../config/split.ts";
+import { fields as recordFields } from "../config/srv.ts";
 import { fields as stickyFields } from "../config/sticky.ts";
-import type { Threads } from "../base/threads.ts";
+import { isWorker, type Threads } from "../base/threads.ts";
 import type { Service } from "../config/model.ts";
 import { attempts, onlyPicker } from "../upstream/attempts.ts";
 import { balancerOf } from "../upstream/balance.ts";
@@ -17,14 +18,18 @@ import type { Balancing, BalancingTools, MakePicker } from "../upstream/balancin
 import { Breaker, BREAKER_BYTES, guarded } from "../upstream/breaker.ts";
 import { elsewhere, giveHealth, pickerAmong } from "../upstream/choice.ts";
 import { hashing, hashKey } from "../upstream/hash.ts";
+import { endpointHash, HealthTable, healthTableBytes } from "../upstream/endpoint_health.ts";
 import { Health, HEALTH_BYTES, PublishedHealth } from "../upstream/health.ts";
 import { repeatedly, ReplayMemory, RetryBudget, retryPolicy } from "../upstream/retries.ts";
+import { MAX_TARGETS } from "../upstream/endpoints.ts";
 import { splitPicker } from "../upstream/split.ts";
 import { drawnKey, KEY_BYTES, Sticky } from "../upstream/sticky.ts";
-import type { Peer, UpstreamPlan, UpstreamSet } from "../upstream/upstream_set.ts";
+import { ALWAYS_USABLE, type Peer, type UpstreamPlan, type UpstreamSet } from "../upstream/upstream_set.ts";
 import { ActiveChecks, checksOf } from "./active_checks.ts";
+import { hasOneServer } from "./upstreams.ts";
 
 export { applyPlans } from "../upstream/choice.ts";
+export { followedUpstreams } from "./endpoint_sets.ts";
 
 export const fields = [
   healthFields,
@@ -33,6 +38,7 @@ export const fields = [
   splitFields,
   backupFields,
   headerFields,
+  recordFields,
   breakerFields,
   retryFields,
 ];
@@ -42,52 +48,72 @@ export const healthOf: Balancing["healthOf"] = (options, memory, failures) =>
 
 export const activeChecks: Balancing["activeChecks"] = (clock) => new ActiveChecks(clock);
 
-export const balanced: Balancing["balanced"] = (service, plans, upstreamSet, tools) => {
-  const { name, health, split: shares, circuitBreaker } = service;
+export const balancedBy: Balancing["balancedBy"] = (service, upstreamSet, tools) => {
+  const { name, health, split: shares, circuitBreaker: settings } = service;
   const { clock, log, changes, dialTo, memory, lasting } = tools;
-  const planned = healthPlans(service, plans, upstreamSet, tools);
-  const peers = plans.map(({ peer }) => peer);
+  const planned = healthPlans(service, upstreamSet, tools);
   const picker: MakePicker = (some, choosable) => pickerAmong(changes, some, balancerOf(service, hashing), choosable);
-  const split = shares === undefined ? null : splitPicker(shares, { plans, picker }, hashKey);
-  const chosen = split ?? (planned[0]!.health === null ? onlyPicker(peers[0]!) : picker(peers));
-  const sticky = stickyOf(service, peers, clock, lasting);
-  const settings = circuitBreaker;
   const made = () =>
     new Breaker({ clock, log, service: name, memory: memory(`breaker ${name}`, BREAKER_BYTES) }, settings!);
   const breaker = settings === undefined ? null : { breaker: upstreamSet.breaker ?? made(), settings };
-  return {
-    plans: planned,
-    split,
-    sticky,
-    breaker,
-    checks: health.enabled ? checksOf(health, peers, dialTo) : null,
-    picker: sticky === null ? chosen : sticky.picker(chosen),
-    guarded(tries) {
-      const behind = breaker === null ? tries : guarded(tries, breaker.breaker);
-      return sticky === null ? behind : sticky.handler(behind);
-    },
+  const checks = health.enabled ? checksOf(health, dialTo) : null;
+  return (given) => {
+    const plans = planned(given);
+    const peers = plans.map(({ peer }) => peer);
+    const split = shares === undefined ? null : splitPicker(shares, { plans, picker }, hashKey);
+    const isAlone = hasOneServer(service) && plans[0]!.health === null;
+    const chosen = split ?? (isAlone ? onlyPicker(peers[0]!) : picker(peers));
+    const sticky = stickyOf(service, peers, clock, lasting);
+    return {
+      plans,
+      split,
+      sticky,
+      breaker,
+      checks: checks && checks(peers),
+      picker: sticky === null ? chosen : sticky.picker(chosen),
+      guarded(tries) {
+        const behind = breaker === null ? tries : guarded(tries, breaker.breaker);
+        return sticky === null ? behind : sticky.handler(behind);
+      },
+    };
   };
 };
 
 /** The only upstream of a service without active checks is never ejected, and its failures need not be counted. */
 function healthPlans(
-  { name, protocol, health, upstreams }: Service,
-  plans: readonly UpstreamPlan[],
+  service: Service,
   upstreamSet: UpstreamSet,
   tools: BalancingTools,
-): readonly UpstreamPlan[] {
+): (plans: readonly UpstreamPlan[]) => readonly UpstreamPlan[] {
+  const { name, protocol, health, upstreams } = service;
   const { memory, lasting } = tools;
   const { enabled, healthyThreshold, unhealthyThreshold, passive } = health;
-  if (!enabled && upstreams.length === 1) return plans;
+  if (!enabled && hasOneServer(service)) return (plans) => plans;
   const settings = { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
-  return plans.map((plan) => {
-    const { id, host, port } = plan.peer;
-    const key = `health ${JSON.stringify([name, id, protocol, host, port])}`;
-    const planned = { ...plan, health: settings, memory: lasting.count > 1 ? memory(key, HEALTH_BYTES) : null };
-    // What of a new one is ready need not be made in the turn in which all of them come into force.
-    if (upstreamSet.withId(id) !== plan.peer) giveHealth(planned, upstreamSet, tools);
-    return planned;
-  });
+  const records = upstreams.filter((upstream) => "srv" in upstream).length;
+  if (records > 0) {
+    const places = records * MAX_TARGETS + upstreams.length;
+    const key = `health ${JSON.stringify([name, places])}`;
+    const table = lasting.count > 1 ? new HealthTable(memory(key, healthTableBytes(places))) : null;
+    // Of a new one it is made when the set is in force: what a set holds in the table is given back then.
+    return (plans) =>
+      plans.map((plan) => {
+        const { id, host, port, health: known } = plan.peer;
+        const isNew = table !== null && known === ALWAYS_USABLE;
+        const hash = isNew ? endpointHash([id, protocol, host, port]) : null;
+        const place = hash && (() => (isWorker(lasting) ? table!.find(hash) : table!.give(hash)));
+        return { ...plan, health: settings, memory: place };
+      });
+  }
+  return (plans) =>
+    plans.map((plan) => {
+      const { id, host, port } = plan.peer;
+      const key = `health ${JSON.stringify([name, id, protocol, host, port])}`;
+      const planned = { ...plan, health: settings, memory: lasting.count > 1 ? memory(key, HEALTH_BYTES) : null };
+      // What of a new one is ready need not be made in the turn in which all of them come into force.
+      if (upstreamSet.withId(id) !== plan.peer) giveHealth(planned, upstreamSet, tools);
+      return planned;
+    });
 }
 
 /** Null: the service has no sticky sessions. */

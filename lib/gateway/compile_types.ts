@@ -5,7 +5,7 @@ import type { Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import type { Client } from "../client/client.ts";
 import type { LoadResult } from "../config/load.ts";
-import type { Config } from "../config/model.ts";
+import type { Config, Service } from "../config/model.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { ErrorText, OwnBodyOf } from "../http/own_body.ts";
 import type { Reply } from "../http/reply.ts";
@@ -16,7 +16,19 @@ import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Inbound, ProxyTrust } from "../server/inbound.ts";
 import type { Watch } from "./bundle.ts";
-import type { InUse, Runtime } from "./runtime.ts";
+import type { UpstreamEndpoint, UpstreamPlan, UpstreamSet } from "../upstream/upstream_set.ts";
+import type { InUse, PlannedPools, Runtime, UpstreamSetPlan } from "./runtime.ts";
+
+/** Makes a handler that forwards a request to one of the upstreams, for routes with these timeouts. */
+export type HandlerFor = (timeouts: Service["timeouts"]) => Handler;
+
+/** Makes what a service has of its endpoints: once, or whenever they are others. */
+export interface UpstreamsMaker {
+  readonly upstreamSet: UpstreamSet;
+  /** `pools`: gets its pool. Throws when its TLS settings cannot be used. */
+  plan(endpoint: UpstreamEndpoint, pools: PlannedPools): UpstreamPlan;
+  set(plans: readonly UpstreamPlan[]): { readonly set: UpstreamSetPlan; readonly handlerFor: HandlerFor };
+}
 
 /** Where plugins are configured. */
 export type PluginOwner = Pick<Scope, "level" | "service" | "route">;

@@ -9,7 +9,7 @@ import type { Log } from "../base/log.ts";
 import type { Threads } from "../base/threads.ts";
 import type { JsonNode } from "../config/json.ts";
 import type { CallersReader, TestReader } from "../config/load.ts";
-import type { Config, PluginInstance } from "../config/model.ts";
+import type { Config, PluginInstance, Service } from "../config/model.ts";
 import type { CheckContext } from "../config/schema.ts";
 import type { ReferenceReader } from "../config/schema_types.ts";
 import type { TracingSettings } from "../config/settings_types.ts";
@@ -33,7 +33,7 @@ import type { IssuedCertificates } from "../server/issued_certificates.ts";
 import type { ListenerFeatures } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
-import type { takeOut, TakenOut, UpstreamState } from "../upstream/taken_out.ts";
+import type { takeOutNamed, TakenOut, UpstreamState } from "../upstream/taken_out.ts";
 import type {
   BeforeRoutes,
   CompileTools,
@@ -42,13 +42,25 @@ import type {
   UseOwnErrors,
   ValidConfig,
 } from "./compile_types.ts";
-import type { PluginContext, PluginLink, PluginOwner, RouteChain } from "./compile_types.ts";
+import type {
+  HandlerFor,
+  PluginContext,
+  PluginLink,
+  PluginOwner,
+  RouteChain,
+  UpstreamsMaker,
+} from "./compile_types.ts";
 import type { WatchedRoute } from "./bundle.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { InUse, Runtime, RuntimeFeatures } from "./runtime.ts";
 import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
 
 export interface Features extends RuntimeFeatures, ListenerFeatures {
+  /** Services that have several upstreams, or say how one is chosen, judged or asked again; those of SRV records. */
+  readonly balancing: RuntimeFeatures["balancing"] & {
+    /** The upstreams of a service that has SRV records: it uses them in `context.inUse`. */
+    followedUpstreams(service: Service, maker: UpstreamsMaker, context: FeatureContext): HandlerFor;
+  };
   /** What is between the gateway and other servers: names, TLS, and a proxy. */
   readonly outbound: RuntimeFeatures["outbound"] & {
     egressProxy(settings: EgressProxySettings): EgressProxy;
@@ -289,7 +301,7 @@ export interface OnDemand {
   tail(): Promise<typeof tailCode>;
   /** For the administrator, who takes upstreams out of traffic. */
   takenOut(): Promise<{
-    readonly takeOut: typeof takeOut;
+    readonly takeOutNamed: typeof takeOutNamed;
     /** `internals`: `GatewayInternals`. */
     takenOutOf(internals: object): {
       restore(kept: readonly TakenOut[]): void;

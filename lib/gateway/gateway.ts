@@ -45,6 +45,7 @@ export class GatewayCore {
       tracing,
       adminCookie,
       lookup,
+      lookUpService,
       modules: features,
       asked = features.loaded.reporting === undefined ? "nobody" : "administrators",
       state,
@@ -60,7 +61,8 @@ export class GatewayCore {
             hasAdministrators ? new features.reporting.Decisions(clock) : null,
             options.areDurationsSent === true ? new features.tracing.ServerDurations() : null,
           );
-    const runtime = new Runtime(clock, log, lookup, threads, features, state);
+    const lookUps = { ...(lookup && { lookup }), ...(lookUpService && { lookUpService }) };
+    const runtime = new Runtime(clock, log, lookUps, threads, features, state);
     const accessLog = new AccessLog({
       sink,
       clock,

@@ -90,6 +90,15 @@ export interface CompleteOptions extends ConfigurationOptions {
    * does (getaddrinfo).
    */
   readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
+  /**
+   * Returns the targets of an SRV record, as `resolveSrv` of `node:dns/promises` does; rejects when there are none.
+   * Default: asks the name servers of the system.
+   */
+  readonly lookUpService?: (
+    record: string,
+  ) => Promise<
+    readonly { readonly name: string; readonly port: number; readonly priority: number; readonly weight: number }[]
+  >;
 }
 
 /** What an audit log has of the gateway of one thread, see `gateway_audit.ts`. */

@@ -12,13 +12,15 @@ import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
 import type { HashSecret, MemoryCounters, QuotaTables } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
-import type { BalancedService, Balancing, Probes } from "../upstream/balancing.ts";
+import type { BalancedService, Balancing } from "../upstream/balancing.ts";
 import type {
-  Address,
   FailureCounts,
   HealthTools,
   HostNames,
   NamesOptions,
+  ServiceRecordsOptions,
+  TargetsRecord,
+  TargetsRecords,
   TlsToUpstreams,
   UpstreamTlsSettings,
 } from "../upstream/contracts.ts";
@@ -40,7 +42,8 @@ export interface StateKeeper {
  * force.
  */
 export interface InUse {
-  readonly pools: Map<string, { readonly pool: Pool; readonly maxConnections: number }>;
+  /** By the name of their service. */
+  readonly pools: Map<string, PlannedPools>;
   /** By the name of their service. */
   readonly upstreamSets: Map<string, UpstreamSetPlan>;
   readonly limiters: Set<string>;
@@ -58,6 +61,14 @@ export interface InUse {
   readonly maxClientShare: number;
 }
 
+/** The pools of one service, by all that they hold of a configuration. */
+export type PlannedPools = Map<string, PlannedPool>;
+
+interface PlannedPool {
+  readonly pool: Pool;
+  readonly maxConnections: number;
+}
+
 /** Client connections of all workers. */
 export interface WorkerConnections extends ConnectionCounts {
   of(worker: number): number;
@@ -72,6 +83,7 @@ export interface RuntimeFeatures {
   /** Upstreams that have a name, or are reached over TLS. */
   readonly outbound: {
     readonly Names: new (options: NamesOptions) => HostNames;
+    readonly ServiceRecords: new (options: ServiceRecordsOptions) => TargetsRecords;
     readonly UpstreamTls: new (settings?: UpstreamTlsSettings) => TlsToUpstreams;
   };
   readonly http2: {
@@ -90,12 +102,30 @@ type UsedFeatures = RuntimeFeatures & { readonly loaded: Partial<RuntimeFeatures
 
 export interface UpstreamSetPlan extends BalancedService {
   readonly upstreamSet: UpstreamSet;
+  /** Its endpoints are those that SRV records name; the other members change with them. Default: they do not change. */
+  readonly following?: RecordsFollowing;
 }
+
+/** How the endpoints of a service follow what name servers say. */
+export interface RecordsFollowing {
+  /** The records that it follows. */
+  readonly records: readonly TargetsRecord[];
+  /** Before it comes into force: brings it to what is known now, in this turn. */
+  refresh(): void;
+  /** It is in force: `Runtime.replace` gets each change from now on. */
+  follow(): void;
+  /** It is no longer in force. */
+  leave(): void;
+}
+
+/** What is asked in place of the system's resolver. */
+export type RuntimeLookUps = Pick<NamesOptions, "lookup"> & Pick<ServiceRecordsOptions, "lookUpService">;
 
 const NO_FEATURES = { loaded: {} } as UsedFeatures;
 
 export class Runtime {
   readonly clock: Clock;
+  readonly log: Log;
   readonly threads: Threads;
   readonly #features: UsedFeatures;
   /** Decisions that shared counters did not make, by reason. */
@@ -104,13 +134,15 @@ export class Runtime {
   readonly secretParameters = new Set<string>();
   /** Requests to upstreams and replies to clients are written together. */
   readonly writeBatch = new WriteBatch();
-  readonly #namesOptions: NamesOptions;
+  readonly #lookUps: RuntimeLookUps;
   /** Null: no upstream has had a name. */
   #names: HostNames | null = null;
+  /** Null: no upstream has been an SRV record. */
+  #records: TargetsRecords | null = null;
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Pool>();
   /** Null: no upstream has been probed. */
-  #checks: { apply(all: readonly Probes[]): void } | null = null;
+  #checks: ReturnType<Balancing["activeChecks"]> | null = null;
   readonly #lastingMemory = new Map<string, ArrayBufferLike>();
   /** The threads of the program, with memory that belongs to no configuration and lives as long as the gateway. */
   readonly lasting: Threads;
@@ -133,11 +165,11 @@ export class Runtime {
   #inUse: InUse | null = null;
   #isActive = false;
 
-  /** `lookup` returns all addresses of a host; default: getaddrinfo. `features`: default: none. */
+  /** `lookUps`: default: those of the system. `features`: default: none. */
   constructor(
     clock: Clock,
     log: Log,
-    lookup?: (host: string) => Promise<readonly Address[]>,
+    lookUps: RuntimeLookUps = {},
     threads = ALONE,
     features: UsedFeatures = NO_FEATURES,
     state: StateKeeper | null = null,
@@ -155,7 +187,8 @@ export class Runtime {
       this.inFlight = this.count("requests in flight", features.workers.SharedCount);
       this.connections = new features.workers.SharedConnections(this.lasting);
     }
-    this.#namesOptions = { clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) };
+    this.#lookUps = lookUps;
+    this.log = log;
   }
 
   /** For one snapshot, to be filled while it is compiled. */
@@ -176,7 +209,7 @@ export class Runtime {
 
   /** Adds what a unit of a snapshot uses. */
   include(unit: InUse, whole: InUse): void {
-    for (const [key, pool] of unit.pools) whole.pools.set(key, pool);
+    for (const [service, pools] of unit.pools) whole.pools.set(service, pools);
     for (const [service, plan] of unit.upstreamSets) whole.upstreamSets.set(service, plan);
     for (const key of unit.limiters) whole.limiters.add(key);
     for (const [name, kept] of unit.pluginState) whole.pluginState.set(name, kept);
@@ -185,17 +218,30 @@ export class Runtime {
   }
 
   /**
-   * The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be
-   * used.
+   * The pool of one upstream of one service: the existing one, or a new one, which is added to `pools`. Throws when its
+   * TLS settings cannot be used.
    */
-  pool(service: string, options: PoolOptions, maxConnections: number, inUse: InUse): Pool {
+  pool(service: string, options: PoolOptions, maxConnections: number, pools: PlannedPools): Pool {
     // All that the pool holds of a configuration, whatever options there are; `dial` leads to host and port alone.
-    const key = JSON.stringify([service, { ...options, dial: null, tls: options.tls?.identity }]);
+    const key = JSON.stringify({ ...options, dial: null, tls: options.tls?.identity });
     // Two upstreams of a service may have one address: they share its pool.
     const share = shareOf(maxConnections, this.threads);
-    const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#newPool(options, share);
-    inUse.pools.set(key, { pool, maxConnections: share });
+    const known = pools.get(key) ?? this.#inUse?.pools.get(service)?.get(key);
+    const pool = known?.pool ?? this.#newPool(options, share);
+    pools.set(key, { pool, maxConnections: share });
     return pool;
+  }
+
+  /** The targets of an SRV record, which are looked up while an active configuration names it. */
+  record(name: string): TargetsRecord {
+    const { clock, log } = this;
+    const { lookUpService } = this.#lookUps;
+    this.#records ??= new this.#features.outbound.ServiceRecords({
+      clock,
+      log,
+      ...(lookUpService && { lookUpService }),
+    });
+    return this.#records.record(name);
   }
 
   /** The upstreams of one service: the existing ones, or none yet. */
@@ -280,36 +326,75 @@ export class Runtime {
    */
   apply(inUse: InUse): void {
     const before = this.#inUse;
+    const changed = Array.from(inUse.upstreamSets).filter(([name, plan]) => before?.upstreamSets.get(name) !== plan);
+    for (const [, { following }] of changed) following?.refresh();
     this.#inUse = inUse;
     for (const pool of this.#retired) if (pool.leases.leased === 0) this.#retired.delete(pool);
-    for (const [key, { pool }] of before?.pools ?? []) {
-      if (inUse.pools.has(key)) continue;
-      pool.retire();
-      if (pool.leases.leased > 0) this.#retired.add(pool);
+    for (const [service, pools] of before?.pools ?? []) this.#retire(pools, inUse.pools.get(service));
+    const former = before?.maxClientShare === inUse.maxClientShare ? before.pools : null;
+    for (const [service, pools] of inUse.pools) this.#limit(pools, former?.get(service));
+    for (const [service, plan] of before?.upstreamSets ?? []) {
+      if (inUse.upstreamSets.get(service) === plan) continue;
+      plan.following?.leave();
+      if (inUse.upstreamSets.has(service)) continue;
+      plan.upstreamSet.close();
+      this.#checks?.apply(plan.upstreamSet, null);
+      this.#names?.retain([], undefined, plan.upstreamSet);
     }
-    const { maxClientShare } = inUse;
-    const former = before?.maxClientShare === maxClientShare ? before.pools : null;
-    for (const [key, { pool, maxConnections }] of inUse.pools)
-      if (former?.get(key)?.maxConnections !== maxConnections) pool.limitTo(maxConnections, maxClientShare);
-    for (const [service, { upstreamSet }] of before?.upstreamSets ?? [])
-      if (!inUse.upstreamSets.has(service)) upstreamSet.close();
-    for (const [service, plan] of inUse.upstreamSets) {
-      if (before?.upstreamSets.get(service) === plan) continue;
-      const { balancing } = this.#features.loaded;
-      if (balancing === undefined) plan.upstreamSet.apply(plan.plans, plan.breaker);
-      else balancing.applyPlans(plan.upstreamSet, plan, this.healthTools, this.failures === null);
+    for (const [, plan] of changed) {
+      this.#applyPlans(plan);
+      plan.following?.follow();
     }
     this.takenOut?.applied();
-    this.#start();
+    if (this.#isActive) this.#start(changed);
     this.limits?.apply?.(inUse.memory);
     this.limits?.retire(inUse.limiters);
     void closePluginState(before, inUse);
   }
 
+  /**
+   * In the place of the endpoints of one service in force come others: `plan` has them already. In this turn; nothing
+   * else of the configuration is looked at.
+   */
+  replace(plan: UpstreamSetPlan, pools: PlannedPools): void {
+    const inForce = this.#inUse!.pools.get(plan.upstreamSet.service)!;
+    const before = new Map(inForce);
+    inForce.clear();
+    for (const [key, pool] of pools) inForce.set(key, pool);
+    this.#retire(before, inForce);
+    this.#limit(inForce, before);
+    this.#applyPlans(plan);
+    this.takenOut?.applied();
+    if (this.#isActive) this.#startService(plan);
+  }
+
+  /** Closes connections that are not used to what `next` has no longer; the others close after their last request. */
+  #retire(before: PlannedPools, next: PlannedPools | undefined): void {
+    if (before === next) return;
+    for (const [key, { pool }] of before) {
+      if (next?.has(key)) continue;
+      pool.retire();
+      if (pool.leases.leased > 0) this.#retired.add(pool);
+    }
+  }
+
+  #limit(pools: PlannedPools, before: PlannedPools | undefined): void {
+    if (before === pools) return;
+    const { maxClientShare } = this.#inUse!;
+    for (const [key, { pool, maxConnections }] of pools)
+      if (before?.get(key)?.maxConnections !== maxConnections) pool.limitTo(maxConnections, maxClientShare);
+  }
+
+  #applyPlans(plan: UpstreamSetPlan): void {
+    const { balancing } = this.#features.loaded;
+    if (balancing === undefined) plan.upstreamSet.apply(plan.plans, plan.breaker);
+    else balancing.applyPlans(plan.upstreamSet, plan, this.healthTools, this.failures === null);
+  }
+
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
   activate(): void {
     this.#isActive = true;
-    this.#start();
+    if (this.#inUse !== null) this.#start(this.#inUse.upstreamSets);
   }
 
   /** See `InUse`. */
@@ -320,6 +405,20 @@ export class Runtime {
   /** In the order of the configuration. */
   get upstreamSets(): readonly UpstreamSet[] {
     return Array.from(this.#inUse?.upstreamSets.values() ?? [], ({ upstreamSet }) => upstreamSet);
+  }
+
+  /** The SRV records of the configuration in force that have no current answer, by service. */
+  get unresolved(): readonly { readonly service: string; readonly record: TargetsRecord }[] {
+    return Array.from(this.#inUse?.upstreamSets ?? []).flatMap(([service, { following }]) =>
+      (following?.records ?? [])
+        .filter(({ state }) => state === "old" || state === "none")
+        .map((record) => ({ service, record })),
+    );
+  }
+
+  /** Of the configuration in force. */
+  upstreamsOf(service: string): UpstreamSetPlan | undefined {
+    return this.#inUse?.upstreamSets.get(service);
   }
 
   peer(service: string, id: string): Peer | undefined {
@@ -337,38 +436,56 @@ export class Runtime {
   destroy(): void {
     this.limits?.close();
     this.#names?.close();
-    this.#checks?.apply([]);
-    for (const upstreamSet of this.upstreamSets) upstreamSet.close();
-    for (const { pool } of this.#inUse?.pools.values() ?? []) pool.destroy();
+    this.#records?.close();
+    for (const { upstreamSet, following } of this.#inUse?.upstreamSets.values() ?? []) {
+      following?.leave();
+      this.#checks?.apply(upstreamSet, null);
+      upstreamSet.close();
+    }
+    for (const pools of this.#inUse?.pools.values() ?? []) for (const { pool } of pools.values()) pool.destroy();
     for (const pool of this.#retired) pool.destroy();
     this.#retired.clear();
   }
 
-  #start(): void {
-    if (!this.#isActive || this.#inUse === null) return;
-    const { pools, upstreamSets, shared, dnsTtlMs } = this.#inUse;
-    const checks = Array.from(upstreamSets.values(), (plan) => plan.checks).filter((each) => each !== null);
+  /** `changed`: the services whose upstreams may be others than those it was last called with. */
+  #start(changed: Iterable<readonly [service: string, plan: UpstreamSetPlan]>): void {
+    const { upstreamSets, shared, dnsTtlMs } = this.#inUse!;
     // The main thread of workers serves nobody, and needs neither shared counters nor upstreams but those that it
     // checks.
-    const isServing = this.threads.worker >= 0;
-    if (isServing) shared?.start();
-    const used = isServing
-      ? Array.from(pools.values(), ({ pool }) => pool)
-      : checks.flatMap(({ dials }) => Array.from(dials.keys(), ({ pool }) => pool));
-    this.#names?.retain(
-      used.flatMap(({ options }) => (options.proxy === undefined ? [options.host] : [])),
+    if (this.#isServing) shared?.start();
+    for (const [, plan] of changed) this.#startService(plan);
+    this.#names?.retain([], dnsTtlMs);
+    if (this.#records === null) return;
+    const records = Array.from(upstreamSets.values(), ({ following }) => following?.records ?? []).flat();
+    this.#records.retain(
+      records.map(({ name }) => name),
       dnsTtlMs,
     );
+  }
+
+  get #isServing(): boolean {
+    return this.threads.worker >= 0;
+  }
+
+  /** Looks up the names of one service, and checks its upstreams. */
+  #startService({ upstreamSet, checks }: UpstreamSetPlan): void {
+    const pools = this.#inUse!.pools.get(upstreamSet.service)?.values() ?? [];
+    const used = this.#isServing
+      ? Array.from(pools, ({ pool }) => pool)
+      : Array.from(checks?.dials.keys() ?? [], ({ pool }) => pool);
+    const hosts = used.flatMap(({ options }) => (options.proxy === undefined ? [options.host] : []));
+    this.#names?.retain(hosts, this.#inUse!.dnsTtlMs, upstreamSet);
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
-    if (checks.length > 0) this.#checks ??= this.#features.balancing.activeChecks(this.clock);
-    this.#checks?.apply(checks);
+    if (checks !== null) this.#checks ??= this.#features.balancing.activeChecks(this.clock);
+    this.#checks?.apply(upstreamSet, checks);
   }
 
   #newPool(options: PoolOptions, maxConnections: number): Pool {
     const { clock, writeBatch } = this;
     const isNamed = options.proxy === undefined && isIP(options.host) === 0;
-    if (isNamed) this.#names ??= new this.#features.outbound.Names(this.#namesOptions);
+    const { lookup } = this.#lookUps;
+    if (isNamed) this.#names ??= new this.#features.outbound.Names({ clock, log: this.log, ...(lookup && { lookup }) });
     const name = isNamed ? this.#names!.name(options.host) : undefined;
     const named = name === undefined ? options : { ...options, name };
     if (named.protocol === "http" || named.protocol === "https")

@@ -210,6 +210,7 @@ export type WarningCode =
   | "counters_down"
   | "workers_missing"
   | "no_upstream"
+  | "srv_unresolved"
   | "backups_serve"
   | "upstream_down"
   | "upstream_ejected"

@@ -2,75 +2,111 @@
  * Compiles the upstreams of a service into the innermost handlers of its routes.
  */
 import type { DialTo } from "../base/egress.ts";
-import type { Service } from "../config/model.ts";
+import type { RecordUpstream, ServerUpstream, Service, Upstream } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, onlyPicker, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
 import { isSecure } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/try.ts";
-import type { UpstreamPlan, UpstreamSet } from "../upstream/upstream_set.ts";
+import type { UpstreamEndpoint, UpstreamSet } from "../upstream/upstream_set.ts";
 import type { FeatureContext } from "./features.ts";
-
-/** Makes a handler that forwards a request to one of the upstreams, for routes with these timeouts. */
-export type HandlerFor = (timeouts: Service["timeouts"]) => Handler;
+import type { HandlerFor, UpstreamsMaker } from "./compile_types.ts";
+import type { PlannedPools } from "./runtime.ts";
 
 export function compileUpstreams(service: Service, meter: AttemptsMeter | null, context: FeatureContext): HandlerFor {
+  const { name, upstreams, tls } = service;
+  const { log, inUse, features } = context;
+  if (tls?.verify === false)
+    log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
+  const maker = upstreamsMaker(service, meter, context);
+  if (upstreams.some(isRecord)) return features.balancing.followedUpstreams(service, maker, context);
+  const pools: PlannedPools = new Map();
+  const plans = upstreams.filter(isServer).map((upstream) => maker.plan(serverEndpoint(upstream), pools));
+  const { set, handlerFor } = maker.set(plans);
+  inUse.pools.set(name, pools);
+  inUse.upstreamSets.set(name, set);
+  return handlerFor;
+}
+
+function isRecord(upstream: Upstream): upstream is RecordUpstream {
+  return "srv" in upstream;
+}
+
+function isServer(upstream: Upstream): upstream is ServerUpstream {
+  return !isRecord(upstream);
+}
+
+export function serverEndpoint({ backup = false, ...server }: ServerUpstream): UpstreamEndpoint {
+  return { ...server, rank: backup ? 1 : 0 };
+}
+
+function upstreamsMaker(service: Service, meter: AttemptsMeter | null, context: FeatureContext): UpstreamsMaker {
   const { features, runtime, log, egress, inUse, gatewayName } = context;
   const { name, protocol, pool, proxyProtocol } = service;
   const tls = isSecure(protocol) ? new features.outbound.UpstreamTls(service.tls) : undefined;
-  if (service.tls?.verify === false)
-    log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
+  const hasRecords = service.upstreams.some(isRecord);
   const dialTo: DialTo = (to) => {
-    const dial = egress.dialer(to);
+    const dial = (hasRecords ? egress.with(to) : egress).dialer(to);
     return proxyProtocol === undefined ? dial : features.outbound.proxiedDial(dial, proxyProtocol, to);
   };
   const upstreamSet = runtime.upstreamSet(name);
-  const plans = service.upstreams.map((upstream): UpstreamPlan => {
-    const { id, host, port } = upstream;
-    const destination = { host, port, why: "upstream" };
-    const dial = dialTo(destination);
-    const proxy = egress.proxyTo(destination);
-    const options = {
-      protocol,
-      host,
-      port,
-      dial,
-      keepaliveIdleMs: pool.keepaliveIdleMs,
-      ...(proxyProtocol && { proxyProtocol }),
-      ...(tls === undefined ? {} : { tls }),
-      ...(proxy === null ? {} : { proxy: proxy.identity }),
-    };
-    const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
-    return { ...upstream, peer, health: null };
-  });
-  const { healthTools, lasting } = runtime;
   const memory = (key: string, bytes: number) => runtime.memory(key, bytes, inUse);
-  const tools = { ...healthTools, log, dialTo, memory, lasting };
-  const { picker, guarded, ...balanced } = isPlain(service)
-    ? { ...PLAIN, plans, picker: onlyPicker(plans[0]!.peer) }
-    : features.balancing.balanced(service, plans, upstreamSet, tools);
-  inUse.upstreamSets.set(name, { upstreamSet, ...balanced });
-  return (timeouts) => {
-    const forwarding = forwardOptions(service, timeouts, viaNameOf(gatewayName), context);
-    const options = { picker, forwarding, totalMs: timeouts.totalMs, meter, log };
-    const tries = triesOf(service, options, upstreamSet, context);
-    return guarded === null ? tries : guarded(tries);
+  const tools = { ...runtime.healthTools, log, dialTo, memory, lasting: runtime.lasting };
+  const balanced = isPlain(service) ? null : features.balancing.balancedBy(service, upstreamSet, tools);
+  return {
+    upstreamSet,
+    plan(endpoint, pools) {
+      const { id, host, port } = endpoint;
+      const destination = { host, port, why: "upstream" };
+      const dial = dialTo(destination);
+      const proxy = egress.proxyTo(destination);
+      const options = {
+        protocol,
+        host,
+        port,
+        dial,
+        keepaliveIdleMs: pool.keepaliveIdleMs,
+        ...(proxyProtocol && { proxyProtocol }),
+        ...(tls === undefined ? {} : { tls }),
+        ...(proxy === null ? {} : { proxy: proxy.identity }),
+      };
+      const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, pools));
+      return { ...endpoint, peer, health: null };
+    },
+    set(plans) {
+      const { picker, guarded, ...set } =
+        balanced === null ? { ...PLAIN, plans, picker: onlyPicker(plans[0]!.peer) } : balanced(plans);
+      const handlerFor: HandlerFor = (timeouts) => {
+        const forwarding = forwardOptions(service, timeouts, viaNameOf(gatewayName), context);
+        const options = { picker, forwarding, totalMs: timeouts.totalMs, meter, log };
+        const tries = triesOf(service, options, upstreamSet, context);
+        return guarded === null ? tries : guarded(tries);
+      };
+      return { set: { upstreamSet, ...set }, handlerFor };
+    },
   };
 }
 
 /** Whether its one upstream gets every request, whatever it has done with those before. */
-function isPlain({ upstreams, health, split, sticky, circuitBreaker }: Service): boolean {
-  return upstreams.length === 1 && !health.enabled && (split ?? sticky ?? circuitBreaker) === undefined;
+function isPlain(service: Service): boolean {
+  const { health, split, sticky, circuitBreaker } = service;
+  return hasOneServer(service) && !health.enabled && (split ?? sticky ?? circuitBreaker) === undefined;
+}
+
+/** Whether it has never another upstream. */
+export function hasOneServer({ upstreams }: Service): boolean {
+  return upstreams.length === 1 && upstreams.every(isServer);
 }
 
 const PLAIN = { guarded: null, breaker: null, checks: null };
 
 function triesOf(
-  { retries, upstreams }: Service,
+  service: Service,
   options: AttemptsOptions,
   upstreamSet: UpstreamSet,
   { features, runtime }: FeatureContext,
 ): Handler {
-  const isTriedOnce = retries === undefined ? upstreams.length === 1 : retries.attempts === 0;
+  const { retries } = service;
+  const isTriedOnce = retries === undefined ? hasOneServer(service) : retries.attempts === 0;
   return isTriedOnce
     ? attempts(options)
     : features.balancing.triesOf(retries, options, upstreamSet, (name, make) => runtime.common(name, make));

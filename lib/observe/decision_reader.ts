@@ -125,7 +125,8 @@ export function learnNames(decisions: Decisions, inForce: Metrics["inForce"]): P
   if (known?.inForce === inForce && decisions.names.has(LEARNED)) return known.done;
   const { services, instances } = inForce;
   let count = instances.size;
-  for (const { upstreams, routes } of services.values()) count += upstreams.size + routes.size + 1;
+  for (const { upstreams, endpoints, routes } of services.values())
+    count += upstreams.size + endpoints.length + routes.size + 1;
   decisions.maxNames = Math.max(decisions.maxNames, 2 * count);
   const done = learnAll(decisions, inForce);
   learned.set(decisions, { inForce, done });
@@ -156,9 +157,10 @@ function* namesOf({ services, instances }: Metrics["inForce"]): Generator<string
   yield "upstream";
   yield "gateway";
   yield* instances;
-  for (const [service, { upstreams, routes }] of services) {
+  for (const [service, { upstreams, endpoints, routes }] of services) {
     yield service;
     yield* upstreams.keys();
+    yield* endpoints;
     yield* routes.keys();
   }
 }

@@ -112,6 +112,9 @@ export function increase<Key>(counts: Map<Key, number>, key: Key, by: number, mo
   counts.set(key, (before ?? 0) + by);
 }
 
+/** The name of endpoints of a service that have no figures of their own: see `Peer.label`. */
+const OTHERS = "other";
+
 /** The tries of one service's upstreams. */
 export class ServiceMeter {
   retries = 0;
@@ -124,7 +127,7 @@ export class ServiceMeter {
       call.notes.tried = { upstream, status, from: from!, ms, before };
     }
     if (call?.aborted) return;
-    this.upstreams.get(upstream)?.count(status === null || status >= 500, false, ms);
+    (this.upstreams.get(upstream) ?? this.upstreams.get(OTHERS))?.count(status === null || status >= 500, false, ms);
   }
 
   retried(): void {

@@ -67,14 +67,16 @@ export function pluginLabels({ name, level, service, route, id }: PluginLabels):
 
 export interface ServicePlan {
   readonly meter: ServiceMeter;
-  /** Their groups, by id. */
-  readonly upstreams: ReadonlyMap<string, string | null>;
+  /** Their groups, by id; of endpoints that change by the names that they have in metrics. */
+  readonly upstreams: Map<string, string | null>;
+  /** The ids of endpoints that change. */
+  endpoints: readonly string[];
   readonly routes: ReadonlyMap<string, RouteMeter>;
 }
 
 interface Names {
   readonly name: string;
-  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined }[];
+  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined; readonly srv?: string }[];
   readonly routes: readonly { readonly name: string }[];
 }
 
@@ -110,13 +112,36 @@ export class MetricsPlan {
     const known = services.get(name);
     const planned: ServicePlan = {
       meter: known?.meter ?? new ServiceMeter(),
-      upstreams: new Map(upstreams.map(({ id, group = null }) => [id, group])),
+      // The targets of an SRV record come with `setUpstreams`.
+      upstreams: new Map(upstreams.flatMap(({ id, group = null, srv }) => (srv === undefined ? [[id, group]] : []))),
+      endpoints: [],
       routes: new Map(
         routes.map((route) => [route.name, known?.routes.get(route.name) ?? new RouteMeter(steps, total)]),
       ),
     };
     this.services.set(name, planned);
     return planned;
+  }
+
+  /** A service, whose upstreams change without a reload, has these. What is gone stays until `dropUpstreams`. */
+  setUpstreams(service: string, peers: readonly { id: string; label: string; group: string | null }[]): void {
+    const planned = this.services.get(service);
+    if (planned === undefined) return;
+    planned.endpoints = peers.map(({ id }) => id);
+    planned.upstreams.clear();
+    for (const { id, label, group } of peers) planned.upstreams.set(label, label === id ? group : null);
+    if (this.#metrics.services.get(service) === planned) this.#begin(planned);
+  }
+
+  /** Those of the service that it has no longer, if the plan is in force. */
+  dropUpstreams(service: string): void {
+    const planned = this.services.get(service);
+    if (planned !== undefined && this.#metrics.services.get(service) === planned) dropOthers(planned);
+  }
+
+  #begin({ meter, upstreams }: ServicePlan): void {
+    for (const name of upstreams.keys())
+      if (!meter.upstreams.has(name)) meter.upstreams.set(name, new Recent(this.#metrics.steps));
   }
 
   /** For one unit of a snapshot, which is to be included. */
@@ -135,12 +160,15 @@ export class MetricsPlan {
     const { decisions } = this.#metrics;
     if (decisions !== null) decisions.ring = this.#ring;
     if (this.#ring !== null) decisions?.onFirstRing?.();
-    for (const { meter, upstreams } of this.services.values()) {
-      for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams.keys())
-        if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.#metrics.steps));
+    for (const planned of this.services.values()) {
+      dropOthers(planned);
+      this.#begin(planned);
     }
   }
+}
+
+function dropOthers({ meter, upstreams }: ServicePlan): void {
+  for (const name of meter.upstreams.keys()) if (!upstreams.has(name)) meter.upstreams.delete(name);
 }
 
 export class Metrics {

@@ -124,12 +124,13 @@ function ofPlainUpstreams({ config, shown }: ValidConfig): readonly ConfigWarnin
     if (protocol === "https" || protocol === "h2") return [];
     for (const [j, upstream] of upstreams.entries()) {
       const headers = Object.entries(
-        isLoopback(upstream.host) ? {} : (written[i]!.upstreams[j]!.request_headers ?? {}),
+        "host" in upstream && isLoopback(upstream.host) ? {} : (written[i]!.upstreams[j]!.request_headers ?? {}),
       );
       const [header] = headers.find(([each, value]) => isSecretName(each) || value.includes("${")) ?? [];
       if (header === undefined) continue;
+      const to = "srv" in upstream ? upstream.srv : addressOf(upstream);
       const message =
-        `Service "${name}" sends ${header} of upstream "${upstream.id}" over plain HTTP (${addressOf(upstream)}): ` +
+        `Service "${name}" sends ${header} of upstream "${upstream.id}" over plain HTTP (${to}): ` +
         `anyone on the network between can read it.`;
       const remedy = 'Use "https" or "h2" as the protocol, or reach the upstream through a proxy on this machine.';
       const at = ["services", i, "upstreams", j, "request_headers"];

@@ -151,7 +151,8 @@ export async function explain(question: Question, displayed: Json, source: Expla
   }
   const { service, route } = place;
   const upstreams = upstreamSets.find((each) => each.service === service.name);
-  const unserved = upstreams === undefined ? [] : whyUnserved(upstreamSetReport(upstreams));
+  const records = ofRecords(service);
+  const unserved = upstreams === undefined ? [] : whyUnserved(upstreamSetReport(upstreams), records);
   // Another server may give an identity or headers.
   const isComplete = forwarded !== null && !steps.some(({ now }) => now.action === "asks");
   const plan = snapshot.inUse.upstreamSets.get(service.name);
@@ -173,7 +174,15 @@ export async function explain(question: Question, displayed: Json, source: Expla
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [...answer.reasons, ...unrun, ...ofTimeouts(route), ...chosen, ...unserved, ...ofMethod(method)],
+    reasons: [
+      ...answer.reasons,
+      ...unrun,
+      ...ofTimeouts(route),
+      ...chosen,
+      ...records,
+      ...unserved,
+      ...ofMethod(method),
+    ],
     candidates,
     path,
     service: service.name,
@@ -254,14 +263,23 @@ function problemOf({ body, headers }: Reply): { readonly code: string | null; re
   return { code, detail: detail ?? `${title}.` };
 }
 
-function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
+/** What of its upstreams changes without a reload. */
+function ofRecords(service: DisplayedService): string[] {
+  const { upstreams } = service as DisplayedService & { readonly upstreams: readonly { readonly srv?: string }[] };
+  return upstreams.flatMap(({ srv }) =>
+    srv === undefined ? [] : `Upstreams of the service are the targets of the SRV record ${srv}, as name servers say.`,
+  );
+}
+
+function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport, records: readonly string[]): string[] {
   const reasons: string[] = [];
   if (circuitBreaker?.state === "open")
     reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
   const serving = upstreams.filter(({ share }) => share > 0);
   if (serving.length > 0 && serving.every(({ backup }) => backup))
     reasons.push("No other upstream of the service can be used: its backups get the requests.");
-  if (!upstreams.some(({ usable }) => usable))
+  if (upstreams.length === 0 && records.length > 0) reasons.push("No targets are known at the moment.");
+  else if (!upstreams.some(({ usable }) => usable))
     reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
   return reasons;
 }

@@ -217,7 +217,7 @@ function partOf(service: Service): string {
   if (known !== undefined) return known;
   const { name, basePath, hosts, upstreams, upstreamPath, preserveHost, encodedSlashes, pathParameters } = service;
   const routes = service.routes.map((each) => [each.name, each.path, each.methods, each.match, each.upstreamPath]);
-  const addresses = upstreams.map(({ host, port }) => [host, port]);
+  const addresses = upstreams.map((each) => ("srv" in each ? [each.srv] : [each.host, each.port]));
   const of = [name, basePath, hosts, addresses, upstreamPath, preserveHost, encodedSlashes, pathParameters, routes];
   const part = createHash("sha256").update(JSON.stringify(of)).digest("base64");
   parts.set(service, part);

@@ -87,11 +87,13 @@ export function headersFor(
   { upstreams, protocol, preserveHost }: Service,
   viaName: string,
 ): HeaderList | null {
-  const able = upstreams.filter(({ weight }) => weight > 0);
+  const able = upstreams.filter((upstream) => "srv" in upstream || upstream.weight > 0);
   const first = able.find(({ backup }) => backup !== true) ?? able[0];
   if (first === undefined) return null;
   const sent = first.requestHeaders === undefined ? exchange : new OwnHeaders(first.requestHeaders).sentWith(exchange);
-  return requestHead(sent, { authority: authorityOf({ ...first, protocol }) }, { preserveHost, viaName }).headers;
+  // Which target of a record it would be, nobody knows here.
+  const authority = "srv" in first ? first.srv : authorityOf({ ...first, protocol });
+  return requestHead(sent, { authority }, { preserveHost, viaName }).headers;
 }
 
 /** Answers what plugins ask of other servers, by the exact URL; a server without an answer cannot be reached. */

@@ -228,7 +228,10 @@ const ANSWERING: ReadonlyMap<string, string> = new Map([
   ["request_termination", "t"],
 ]);
 
-function spelt({ host, port }: Upstream): string {
+/** The targets of an SRV record are not known here: records are compared by their names. */
+function spelt(upstream: Upstream): string {
+  if ("srv" in upstream) return upstream.srv.replace(/\.$/, "");
+  const { host, port } = upstream;
   const name = new URL(`http://${host.includes(":") ? `[${host}]` : host}`).hostname.replace(/\.$/, "");
   return `${/^(127\.0\.0\.1|\[::1\])$/.test(name) ? "localhost" : name}:${port}`;
 }

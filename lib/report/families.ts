@@ -7,7 +7,7 @@ import type { Recent, RouteMeter } from "../observe/metrics.ts";
 import { pluginLabels, type Metrics, type PluginMeter } from "../observe/metrics_plan.ts";
 import { gauge } from "../observe/process.ts";
 import type { BreakerState } from "../upstream/contracts.ts";
-import type { UpstreamSet } from "../upstream/upstream_set.ts";
+import { OTHERS, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
 import { servingOf, usableOf } from "../upstream/usable.ts";
 import { cachesOf } from "./cache_figures.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
@@ -354,20 +354,26 @@ function* usedPlugins(metrics: Metrics, read: (meter: PluginMeter) => number): S
   for (const [labels, meter] of pluginsOf(metrics, ({ requests }) => requests > 0)) yield [labels, read(meter)];
 }
 
-function* peersOf(
-  upstreamSets: readonly UpstreamSet[],
-  read: (peer: UpstreamSet["peers"][number]) => number,
-): Samples<number> {
-  for (const { service, peers } of upstreamSets)
-    for (const peer of peers) yield [upstreamLabels(service, peer), read(peer)];
+function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: Peer) => number): Samples<number> {
+  for (const { service, peers } of upstreamSets) yield* ofPeers(service, peers, read);
 }
 
 function* backupsOf(upstreamSets: readonly UpstreamSet[]): Samples<number> {
   for (const { service, peers } of upstreamSets) {
     const backups = peers.filter(({ isBackup }) => isBackup);
-    const serving = backups.length === 0 ? [] : servingOf(usableOf(peers));
-    for (const peer of backups) yield [upstreamLabels(service, peer), serving.includes(peer) ? 1 : 0];
+    const serving = new Set(backups.length === 0 ? [] : servingOf(usableOf(peers)));
+    yield* ofPeers(service, backups, (peer) => (serving.has(peer) ? 1 : 0));
   }
+}
+
+/** Endpoints without a name of their own are one sample, the sum of theirs. */
+function* ofPeers(service: string, peers: readonly Peer[], read: (peer: Peer) => number): Samples<number> {
+  let others: number | null = null;
+  for (const peer of peers) {
+    if (peer.label === peer.id) yield [upstreamLabels(service, peer), read(peer)];
+    else others = (others ?? 0) + read(peer);
+  }
+  if (others !== null) yield [upstreamLabels(service, { id: OTHERS, group: null }), others];
 }
 
 function upstreamLabels(

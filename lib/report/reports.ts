@@ -73,6 +73,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
     warnings: warningsOf({
       ...status,
       upstreamSets,
+      unresolved: runtime.unresolved,
       shown,
       callers: snapshot.callers,
       listeners,

@@ -3,6 +3,7 @@
  * injected faults, which come first. They change only when their cause does, so that two lists can be compared.
  */
 import { countOfIssues } from "../config/json.ts";
+import type { TargetsRecord } from "../upstream/contracts.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_report.ts";
 import { pluginPlaces, type DisplayedConfig } from "../gateway/displayed_config.ts";
 import { pluginPath } from "../config/plugin_place.ts";
@@ -17,6 +18,11 @@ export interface WarningsSource extends Pick<
   "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"
 > {
   readonly upstreamSets: readonly UpstreamSetReport[];
+  /** SRV records without a current answer. */
+  readonly unresolved: readonly {
+    readonly service: string;
+    readonly record: Pick<TargetsRecord, "name" | "state" | "targets">;
+  }[];
   readonly shown: DisplayedConfig;
   readonly callers: CallerRegistry | null;
   /** The gateway's own listeners; null: it has none, and the host program has its own. */
@@ -46,6 +52,7 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
     ...ofIdle(source),
     ...ofCounters(source),
     ...ofWorkers(source),
+    ...ofRecords(source),
     ...ofServices,
     ...ofPlugins(source),
   ];
@@ -172,6 +179,21 @@ function* ofWorkers({ workers, state }: WarningsSource): Iterable<Warning> {
   const message =
     `${workers.serving} of ${workers.configured} workers serve: ` + `the others have ended and are being replaced.`;
   yield warning("workers_missing", message, "See the log for why they ended.");
+}
+
+function* ofRecords({ unresolved }: WarningsSource): Iterable<Warning> {
+  for (const { service, record } of unresolved) {
+    const meaning =
+      record.state === "old"
+        ? `its last targets stay in use for a while (${record.targets.length})`
+        : "it has no targets, and requests get none of its upstreams";
+    yield warning(
+      "srv_unresolved",
+      `The SRV record ${record.name} of service "${service}" cannot be looked up: ${meaning}.`,
+      "Check the record and the name servers; it is looked up again by itself.",
+      { path: `services.${service}`, service },
+    );
+  }
 }
 
 function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Iterable<Warning> {

@@ -4,88 +4,45 @@
  */
 import type { LookupAddress } from "node:dns";
 import net, { type LookupFunction } from "node:net";
-import type { Timer } from "../base/clock.ts";
 import { lookUp } from "../base/egress_clients.ts";
-import { ignore } from "../base/errors.ts";
 import type { Address, NamesOptions } from "./contracts.ts";
+import { LookUp, LookUps } from "./look_ups.ts";
 
-export class Names {
-  readonly options: Required<NamesOptions>;
-  readonly #names = new Map<string, Name>();
-  ttlMs: number;
+export class Names extends LookUps<Name> {
+  readonly lookup: (host: string) => Promise<readonly Address[]>;
 
-  constructor({ clock, log, lookup = lookUp, random = Math.random, ttlMs = 30_000 }: NamesOptions) {
-    this.options = { clock, log, lookup, random, ttlMs };
-    this.ttlMs = ttlMs;
+  constructor({ lookup = lookUp, ...tools }: NamesOptions) {
+    super(tools);
+    this.lookup = lookup;
   }
 
   /** The one `Name` of a host, which is looked up while `retain` holds it; undefined for an address. */
   name(host: string): Name | undefined {
     if (net.isIP(host) !== 0) return undefined;
-    let name = this.#names.get(host);
-    if (name === undefined) this.#names.set(host, (name = new Name(host, this)));
+    let name = this.all.get(host);
+    if (name === undefined) this.all.set(host, (name = new Name(host, this)));
     return name;
   }
 
-  /**
-   * Looks these hosts up from now on, new ones at once, and no others. Addresses among them are skipped. `ttlMs`: how
-   * old an answer may get, in milliseconds.
-   */
-  retain(hosts: Iterable<string>, ttlMs = this.ttlMs): void {
-    const isChanged = ttlMs !== this.ttlMs;
-    this.ttlMs = ttlMs;
-    const wanted = new Set(hosts);
-    for (const name of [...this.#names.values()]) {
-      if (wanted.has(name.host)) {
-        if (isChanged) name.schedule();
-        continue;
-      }
-      name.stop();
-      this.forgetIfUnused(name);
-    }
-    for (const host of wanted) {
-      this.name(host);
-      this.#names.get(host)?.start();
-    }
-  }
-
-  /** Ends all look-ups and timers; the last addresses stay. */
-  close(): void {
-    this.retain([]);
-  }
-
-  /**
-   * A name is kept during its look-up: otherwise a new request for it would start a second look-up at the same time.
-   */
-  forgetIfUnused(name: Name): void {
-    if (name.isUnused && this.#names.get(name.host) === name) this.#names.delete(name.host);
+  protected override find(host: string): Name | undefined {
+    return this.name(host);
   }
 }
 
 /** One host name, shared by all pools that connect to it. */
-export class Name {
-  readonly host: string;
+export class Name extends LookUp<readonly Address[]> {
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   addresses: readonly Address[] = [];
   readonly #names: Names;
   readonly #listeners = new Set<() => void>();
-  /** The look-up in progress. */
-  #looking: Promise<readonly Address[]> | null = null;
-  #isRetained = false;
-  /** In a row. */
-  #failures = 0;
-  #endedAt = 0;
-  /** In [0, 1): how much earlier than it has to be the next look-up is. */
-  #jitter = 0;
-  #timer: Timer | null = null;
 
   constructor(host: string, names: Names) {
-    this.host = host;
+    super(host, names);
     this.#names = names;
   }
 
-  get isUnused(): boolean {
-    return !this.#isRetained && this.#looking === null;
+  get host(): string {
+    return this.name;
   }
 
   /** Calls `listener` whenever `addresses` has changed. Returns a function that ends this. */
@@ -98,7 +55,7 @@ export class Name {
 
   /** Resolves with `addresses` as soon as there are any; rejects with the error of a look-up that finds none. */
   known(): Promise<readonly Address[]> {
-    return this.addresses.length > 0 ? Promise.resolve(this.addresses) : this.#look();
+    return this.addresses.length > 0 ? Promise.resolve(this.addresses) : this.look();
   }
 
   /**
@@ -122,50 +79,16 @@ export class Name {
     return { lookup, autoSelectFamily: true };
   }
 
-  start(): void {
-    if (!this.#isRetained) this.#look().catch(ignore);
-    this.#isRetained = true;
+  protected override ask(): Promise<readonly Address[]> {
+    return this.#names.lookup(this.name).then((found) => {
+      if (found.length === 0) throw new Error("the answer is empty");
+      return found;
+    });
   }
 
-  stop(): void {
-    this.#isRetained = false;
-    this.#timer?.cancel();
-  }
-
-  /** Sets the timer of the next look-up, counted from the end of the last one. */
-  schedule(): void {
-    if (this.#looking !== null || !this.#isRetained) return;
-    const { ttlMs, options } = this.#names;
-    const { clock } = options;
-    // After a failure 1 s, 2 s, 4 s, …: a name that fails at the start is most often one whose service is starting too.
-    const wait = this.#failures === 0 ? ttlMs : Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), ttlMs);
-    this.#timer?.cancel();
-    const dueAt = this.#endedAt + wait * (1 - JITTER * this.#jitter);
-    this.#timer = clock.after(Math.max(0, dueAt - clock.now()), () => void this.#look().catch(ignore));
-  }
-
-  #look(): Promise<readonly Address[]> {
-    this.#timer?.cancel();
-    return (this.#looking ??= this.#names.options.lookup(this.host).then(
-      (found) => this.#end(found, found.length > 0 ? null : new Error("the answer is empty")),
-      (error: Error) => this.#end([], error),
-    ));
-  }
-
-  #end(found: readonly Address[], error: Error | null): readonly Address[] {
-    const { clock, random } = this.#names.options;
-    this.#looking = null;
-    if (!this.#isRetained) this.#names.forgetIfUnused(this);
-    else {
-      this.#report(error);
-      this.#failures = error === null ? 0 : this.#failures + 1;
-      this.#endedAt = clock.now();
-      this.#jitter = random();
-      this.schedule();
-      if (error === null) this.#update(found);
-    }
-    if (error !== null) throw error;
-    return found;
+  protected override ended(found: readonly Address[] | null, error: Error | null, failures: number): void {
+    this.#report(error, failures);
+    if (found !== null) this.#update(found);
   }
 
   #update(found: readonly Address[]): void {
@@ -175,22 +98,18 @@ export class Name {
     // Addresses that stay are the same objects: connections are kept under them.
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
-    this.#names.options.log.debug("the addresses of a name have changed", {
-      host: this.host,
+    this.#names.tools.log.debug("the addresses of a name have changed", {
+      host: this.name,
       addresses: [...unique.keys()].join(" "),
     });
     for (const listener of [...this.#listeners]) listener();
   }
 
-  #report(error: Error | null): void {
-    const { log } = this.#names.options;
-    if (error === null && this.#failures > 0) log.info("a name can be looked up again", { host: this.host });
-    if (error === null || this.#failures > 0) return;
+  #report(error: Error | null, failures: number): void {
+    const { log } = this.#names.tools;
+    if (error === null && failures > 0) log.info("a name can be looked up again", { host: this.name });
+    if (error === null || failures > 0) return;
     const meaning = this.addresses.length > 0 ? "its last addresses stay in use" : "there are no addresses yet";
-    log.warn(`a name could not be looked up: ${meaning}`, { host: this.host, error: error.message });
+    log.warn(`a name could not be looked up: ${meaning}`, { host: this.name, error: error.message });
   }
 }
-
-const FIRST_RETRY_MS = 1000;
-/** Each look-up is up to a tenth early, so that names that were looked up together drift apart. */
-const JITTER = 0.1;

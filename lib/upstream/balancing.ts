@@ -9,7 +9,7 @@ import type { Service } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { AttemptsOptions, Picker } from "./attempts.ts";
-import type { BreakerSettings, CircuitBreaker, FailureCounts, HealthOptions } from "./contracts.ts";
+import type { BreakerSettings, CircuitBreaker, FailureCounts, HealthMemory, HealthOptions } from "./contracts.ts";
 import type { HealthTools, UpstreamHealth } from "./contracts.ts";
 import type { UpstreamPlan, Peer, UpstreamSet } from "./upstream_set.ts";
 
@@ -68,7 +68,7 @@ export interface BalancedService {
 
 export interface Balancing {
   /** `memory`: null: there is one thread. `failures`: in a worker, where those are reported; null elsewhere. */
-  healthOf(options: HealthOptions, memory: ArrayBufferLike | null, failures: FailureCounts | null): UpstreamHealth;
+  healthOf(options: HealthOptions, memory: HealthMemory | null, failures: FailureCounts | null): UpstreamHealth;
   /** As `UpstreamSet.apply`, with the health of upstreams. `isLogging`: whether this thread logs which are back. */
   applyPlans(
     upstreamSet: UpstreamSet,
@@ -76,14 +76,18 @@ export interface Balancing {
     tools: HealthTools,
     isLogging: boolean,
   ): void;
-  activeChecks(clock: Clock): { apply(all: readonly Probes[]): void };
-  /** `plans`: without their health. `guarded`: adds the circuit breaker and sticky sessions. */
-  balanced(
+  activeChecks(clock: Clock): { apply(service: object, checks: Probes | null): void };
+  /**
+   * Makes what a service has of its upstreams, once or for each set of them. `plans`: without their health. `guarded`:
+   * adds the circuit breaker and sticky sessions.
+   */
+  balancedBy(
     service: Service,
-    plans: readonly UpstreamPlan[],
     upstreamSet: UpstreamSet,
     tools: BalancingTools,
-  ): BalancedService & { readonly picker: Picker; readonly guarded: (tries: Handler) => Handler };
+  ): (
+    plans: readonly UpstreamPlan[],
+  ) => BalancedService & { readonly picker: Picker; readonly guarded: (tries: Handler) => Handler };
   /**
    * The tries of a request to a service with several upstreams, or with `retries` that are not 0. `common`: see
    * `Runtime.common`.

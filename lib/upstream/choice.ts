@@ -22,8 +22,8 @@ import { ALWAYS_USABLE, type UpstreamPlan, type Peer, type UpstreamSet } from ".
 import { servingOf, usableOf } from "./usable.ts";
 
 /**
- * Chooses by `balancer` among `peers`, upstreams of one snapshot: a backup only if no other is left. `changes`: see
- * `HealthTools`. `choosable` says which of them can be used now.
+ * Chooses by `balancer` among `peers`, upstreams of one snapshot: those of a higher rank only if no others are left.
+ * `changes`: see `HealthTools`. `choosable` says which of them can be used now.
  */
 export function pickerAmong(
   changes: Int32Array,
@@ -59,7 +59,8 @@ export function giveHealth(
   const changed = () => void Atomics.add(changes, 0, 1);
   const mayEject = () =>
     upstreamSet.peers.some((other) => other.health !== health && other.weight > 0 && other.health.usable);
-  const health = make({ clock, log, service, upstream: peer.id, mayEject, changed }, memory);
+  const place = typeof memory === "function" ? memory() : memory;
+  const health = make({ clock, log, service, upstream: peer.id, mayEject, changed }, place);
   health.configure(settings!);
   peer.health = health;
 }
@@ -88,8 +89,8 @@ export function applyPlans(
  */
 export function applyHealth(upstreamSet: UpstreamSet, plans: readonly UpstreamPlan[], tools: HealthTools): void {
   for (const plan of plans) {
-    const { peer, health, backup = false, requestHeaders } = plan;
-    peer.isBackup = backup;
+    const { peer, health, rank = 0, requestHeaders } = plan;
+    peer.rank = rank;
     peer.ownHeaders = requestHeaders === undefined ? null : new OwnHeaders(requestHeaders);
     if (health === null) continue;
     giveHealth(plan, upstreamSet, tools);

@@ -75,7 +75,18 @@ export interface HealthTools {
   /** One word, which goes up whenever other upstreams may be usable; shared by all threads. */
   readonly changes: Int32Array;
   /** `memory`: as that of a member. */
-  readonly make: (options: HealthOptions, memory: ArrayBufferLike | null) => UpstreamHealth;
+  readonly make: (options: HealthOptions, memory: HealthMemory | null) => UpstreamHealth;
+}
+
+/** Where threads share the health of one upstream: memory of its own (`HEALTH_BYTES`), or a place in other memory. */
+export type HealthMemory = ArrayBufferLike | HealthPlace;
+
+/** `HEALTH_BYTES`, as whole numbers and as floating-point ones. They may be others with each look. */
+export interface HealthPlace {
+  readonly words: Int32Array;
+  readonly cells: Float64Array;
+  /** In the thread that decides: the upstream is gone, and others may have the place. */
+  readonly free?: () => void;
 }
 
 /** Failures of one upstream in one worker. */
@@ -193,15 +204,63 @@ export interface Address {
   readonly family: number;
 }
 
-export interface NamesOptions {
+/** What look-ups need. */
+export interface LookUpTools {
   readonly clock: Clock;
   readonly log: Log;
-  /** All addresses of a host. Default: getaddrinfo, without IPv6 addresses on a machine that has none. */
-  readonly lookup?: (host: string) => Promise<readonly Address[]>;
   /** A number in [0, 1). Default: `Math.random`. */
   readonly random?: () => number;
   /** How old an answer may get, in milliseconds. Default 30,000. */
   readonly ttlMs?: number;
+}
+
+export interface NamesOptions extends LookUpTools {
+  /** All addresses of a host. Default: getaddrinfo, without IPv6 addresses on a machine that has none. */
+  readonly lookup?: (host: string) => Promise<readonly Address[]>;
+}
+
+/** One target of an SRV record (RFC 2782), as Node gives it. */
+export interface LookedUpTarget {
+  readonly name: string;
+  readonly port: number;
+  readonly priority: number;
+  readonly weight: number;
+}
+
+/** The same; `host`: a name or an address, lower case, without the final dot. */
+export interface RecordTarget extends Omit<LookedUpTarget, "name"> {
+  readonly host: string;
+}
+
+/** "unknown": there is no answer yet. "old": it cannot be looked up, and the last targets stay for a while. */
+export type TargetsState = "unknown" | "current" | "old" | "none";
+
+export interface ServiceRecordsOptions extends LookUpTools {
+  /** The targets of a record; rejects when there is none. Default: as the system's name servers say. */
+  readonly lookUpService?: (record: string) => Promise<readonly LookedUpTarget[]>;
+}
+
+/** One SRV record, shared by all services that name it. */
+export interface TargetsRecord {
+  readonly name: string;
+  /** Sorted, and the same array until they change. */
+  readonly targets: readonly RecordTarget[];
+  readonly state: TargetsState;
+  /** Called when `targets` have changed, and after the first look-up. Returns what ends it. */
+  onChange(listener: () => void): () => void;
+}
+
+/** See `LookUps`. */
+interface Retaining {
+  /** Looks these names up from now on, new ones at once, and no others that the same owner has had. */
+  retain(names: Iterable<string>, ttlMs?: number, owner?: object): void;
+  /** Ends all look-ups and timers; the last answers stay. */
+  close(): void;
+}
+
+export interface TargetsRecords extends Retaining {
+  /** The one of a name. */
+  record(name: string): TargetsRecord;
 }
 
 /** One host name, shared by all pools that connect to it. */
@@ -215,11 +274,7 @@ export interface HostName {
   connectOptions(first: Address | undefined): { readonly lookup: LookupFunction; readonly autoSelectFamily: true };
 }
 
-export interface HostNames {
+export interface HostNames extends Retaining {
   /** The one `HostName` of a host; undefined for an address. */
   name(host: string): HostName | undefined;
-  /** Looks these hosts up from now on, new ones at once, and no others. */
-  retain(hosts: Iterable<string>, ttlMs: number): void;
-  /** Ends all look-ups and timers; the last addresses stay. */
-  close(): void;
 }

@@ -7,7 +7,14 @@
  *   passive   in ──max_failures within window_ms──► ejected ──eject_ms, longer while it repeats──► in (slow_start_ms)
  */
 import type { Timer } from "../base/clock.ts";
-import type { FailureCounts, HealthOptions, HealthReport, HealthSettings } from "./contracts.ts";
+import type {
+  FailureCounts,
+  HealthMemory,
+  HealthOptions,
+  HealthPlace,
+  HealthReport,
+  HealthSettings,
+} from "./contracts.ts";
 
 export { fields } from "../config/health.ts";
 
@@ -41,16 +48,14 @@ export class PublishedHealth {
   /** Statuses of responses that count as failures; null: `answered` need not be called. */
   failureStatuses: ReadonlySet<number> | null = null;
   protected readonly options: HealthOptions;
-  protected readonly words: Int32Array;
-  protected readonly cells: Float64Array;
+  protected readonly place: HealthPlace;
   protected settings = NO_CHECKS;
   readonly #reports: Pick<FailureCounts, "add"> | null;
 
   /** `memory`: what the thread that decides writes. `reports` are for that thread; null: it is this one. */
-  constructor(options: HealthOptions, memory: ArrayBufferLike, reports: Pick<FailureCounts, "add"> | null) {
+  constructor(options: HealthOptions, memory: HealthMemory, reports: Pick<FailureCounts, "add"> | null) {
     this.options = options;
-    this.words = new Int32Array(memory);
-    this.cells = new Float64Array(memory);
+    this.place = "words" in memory ? memory : { words: new Int32Array(memory), cells: new Float64Array(memory) };
     this.#reports = reports;
   }
 
@@ -79,7 +84,7 @@ export class PublishedHealth {
    * request.
    */
   get share(): number {
-    const until = this.cells[SLOW_UNTIL]!;
+    const until = this.place.cells[SLOW_UNTIL]!;
     const { slowStartMs } = this.settings.passive;
     // A reload may have taken its time away.
     const leftMs = until === 0 || slowStartMs === 0 ? 0 : until - this.options.clock.now();
@@ -108,7 +113,7 @@ export class PublishedHealth {
   }
 
   get #state(): number {
-    return Atomics.load(this.words, STATE);
+    return Atomics.load(this.place.words, STATE);
   }
 }
 
@@ -128,16 +133,16 @@ export class Health extends PublishedHealth {
   #returnedAt = -Infinity;
 
   /** `memory`: where other threads see it. Default: there is none. */
-  constructor(options: HealthOptions, memory: ArrayBufferLike | null = null) {
+  constructor(options: HealthOptions, memory: HealthMemory | null = null) {
     super(options, memory ?? new ArrayBuffer(HEALTH_BYTES), null);
-    this.cells[SLOW_UNTIL] = 0;
+    this.place.cells[SLOW_UNTIL] = 0;
   }
 
   override configure(settings: HealthSettings): void {
     if (settings === this.settings) return;
     // A slow start ends as if it had begun under the new settings.
-    if (this.cells[SLOW_UNTIL] !== 0)
-      this.cells[SLOW_UNTIL]! += settings.passive.slowStartMs - this.settings.passive.slowStartMs;
+    if (this.place.cells[SLOW_UNTIL] !== 0)
+      this.place.cells[SLOW_UNTIL]! += settings.passive.slowStartMs - this.settings.passive.slowStartMs;
     super.configure(settings);
     if (settings.active === null) {
       this.#active = UNKNOWN;
@@ -153,7 +158,7 @@ export class Health extends PublishedHealth {
   override get share(): number {
     const share = super.share;
     // The clock need not be asked again.
-    if (share === 1) this.cells[SLOW_UNTIL] = 0;
+    if (share === 1) this.place.cells[SLOW_UNTIL] = 0;
     return share;
   }
 
@@ -201,6 +206,7 @@ export class Health extends PublishedHealth {
   override close(): void {
     super.close();
     this.#ejection?.timer.cancel();
+    this.place.free?.();
   }
 
   #eject(now: number, reason: string): void {
@@ -240,13 +246,13 @@ export class Health extends PublishedHealth {
 
   #startSlowly(): void {
     const { slowStartMs } = this.settings.passive;
-    if (slowStartMs > 0) this.cells[SLOW_UNTIL] = this.options.clock.now() + slowStartMs;
+    if (slowStartMs > 0) this.place.cells[SLOW_UNTIL] = this.options.clock.now() + slowStartMs;
   }
 
   #decide(): void {
     // The state last: a slow start has begun by then.
     Atomics.store(
-      this.words,
+      this.place.words,
       STATE,
       this.#active.state === "unhealthy" ? UNHEALTHY : this.#ejection === null ? USABLE : EJECTED,
     );

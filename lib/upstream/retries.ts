@@ -76,7 +76,7 @@ export function repeatedly(options: AttemptsOptions, { policy, budget, memory }:
       if (body !== null && !(replay === null ? isUntouched(body) : replay.isWhole)) return null;
       const next = picker.pick(exchange, tried);
       // A busy upstream can be used: that is no reason to ask a backup of it.
-      if (next === null || (isBusy && next.isBackup && !tried.at(-1)!.isBackup)) return null;
+      if (next === null || (isBusy && next.rank > tried.at(-1)!.rank)) return null;
       return budget.take(policy.budgetRatio) ? next : null;
     };
     try {

@@ -33,7 +33,7 @@ export interface SplitOptions {
   /** In their configured order. Those without `match` have the same `hash` and are at most 100 % together. */
   readonly shares: readonly Share[];
   /** All upstreams of the service. */
-  readonly plans: readonly Pick<UpstreamPlan, "peer" | "group" | "backup">[];
+  readonly plans: readonly Pick<UpstreamPlan, "peer" | "group" | "rank">[];
   /** Makes a picker for these upstreams, see `UpstreamSet`. */
   readonly picker: MakePicker;
   /** Numbers from 0 to below 1. Default `Math.random`. */
@@ -88,14 +88,14 @@ export class SplitPicker implements RequestSplit {
       return { peers, picker: picker(peers, choosable) };
     };
     this.#all = groupOf(plans, usableOf);
-    const primaries = plans.filter(({ backup }) => backup !== true);
+    const primaries = plans.filter(({ rank = 0 }) => rank === 0);
     this.#hasBackups = primaries.length < plans.length;
     this.#rest = groupOf(restOf(primaries, shares));
-    for (const { peer, group, backup } of plans) {
-      if (group !== undefined && !this.#groups.has(group))
-        this.#groups.set(group, groupOf(primaries.filter((each) => each.group === group)));
-      this.#homes.set(peer, group === undefined || backup === true ? this.#rest : this.#groups.get(group)!);
-    }
+    // Of those of shares, too, that have no upstream now: an SRV record without targets.
+    for (const group of new Set([...plans, ...shares].map((each) => each.group)))
+      if (group !== undefined) this.#groups.set(group, groupOf(primaries.filter((each) => each.group === group)));
+    for (const { peer, group, rank = 0 } of plans)
+      this.#homes.set(peer, group === undefined || rank > 0 ? this.#rest : this.#groups.get(group)!);
   }
 
   /**

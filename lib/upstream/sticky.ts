@@ -11,7 +11,7 @@ import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Picker } from "./attempts.ts";
 import type { Peer } from "./upstream_set.ts";
-import { healthyOf, primariesOf } from "./usable.ts";
+import { healthyOf } from "./usable.ts";
 
 export { fields } from "../config/sticky.ts";
 
@@ -89,7 +89,7 @@ export class Sticky {
     const peer = this.#named(exchange);
     if (peer === null || !peer.health.usable || peer.takenOut?.state === "eject") return null;
     // The sessions of a backup end when another upstream is back.
-    return peer.isBackup && primariesOf(healthyOf(this.#options.peers)).length > 0 ? null : peer;
+    return peer.isBackup && healthyOf(this.#options.peers).some(({ rank }) => rank < peer.rank) ? null : peer;
   }
 
   /**

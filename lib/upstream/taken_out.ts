@@ -34,6 +34,21 @@ export function takeOut(
   Atomics.add(changes, 0, 1);
 }
 
+/**
+ * The same by name. A target of an SRV record may not be there yet: threads look it up at different times. `following`:
+ * whether the service has such a record.
+ */
+export function takeOutNamed(
+  { upstreamSet, following }: { readonly upstreamSet: UpstreamSet; readonly following?: object },
+  { id, state, since = null }: Omit<UpstreamState, "service">,
+  changes: HealthTools["changes"],
+): void {
+  if (following === undefined || state === "use") upstreamSet.awaited.delete(id);
+  else upstreamSet.awaited.set(id, { state, since });
+  const peer = upstreamSet.withId(id);
+  if (peer !== undefined) takeOut(peer, { state, since }, changes);
+}
+
 /** All that are taken out. */
 export function takenOut(upstreamSets: readonly UpstreamSet[]): readonly TakenOut[] {
   return upstreamSets.flatMap(({ service, peers }) =>

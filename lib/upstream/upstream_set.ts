@@ -3,12 +3,12 @@
  * budget.
  */
 import { ignore, type Fault } from "../base/errors.ts";
-import type { Upstream } from "../config/model.ts";
 import type { Reply } from "../http/reply.ts";
 import type {
   BreakerSettings,
   WeighedUpstream,
   CircuitBreaker,
+  HealthMemory,
   HealthSettings,
   RetryLimit,
   UpstreamHealth,
@@ -47,22 +47,29 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
   takenOut: { readonly state: "drain" | "eject"; readonly since: number | null; readonly weight: number } | null = null;
   /** As configured; null: none. A reload may change it. */
   group: string | null = null;
-  /** As configured: it gets requests only while no other upstream is usable. `applyHealth` sets it. */
-  isBackup = false;
+  /** It gets requests only while none of a lower rank is usable. `applyHealth` sets it. */
+  rank = 0;
   /** Its `request_headers`, as configured; null: none. `applyHealth` sets them. */
   ownHeaders: OwnHeaders | null = null;
   turn = 0;
+  /** What it is called in metrics: its id, or a name that it shares with others. */
+  label: string;
   /** In the main thread of several: requests in progress and open connections of all workers. */
   readonly ofWorkers = { load: 0, open: 0 };
 
   constructor(id: string, pool: Pool, health: UpstreamHealth = ALWAYS_USABLE) {
     const { host, port } = pool.options;
-    this.id = id;
+    this.id = this.label = id;
     this.host = host;
     this.port = port;
     this.authority = authorityOf(pool.options);
     this.pool = pool;
     this.health = health;
+  }
+
+  /** Whether it gets requests only while no upstream of rank 0 is usable. */
+  get isBackup(): boolean {
+    return this.rank > 0;
   }
 
   get weightNow(): number {
@@ -83,6 +90,9 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.countFailure(fault.message);
   }
 }
+
+/** What endpoints are called in metrics that have no name of their own there. */
+export const OTHERS = "other";
 
 /** The health of an upstream without which its service has none: it is neither checked nor ejected. */
 export const ALWAYS_USABLE: UpstreamHealth = {
@@ -111,19 +121,37 @@ export function authorityOf({
   return port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
 }
 
-/** One upstream of a service as a configuration has it. */
-export interface UpstreamPlan extends Pick<Upstream, "weight" | "backup" | "requestHeaders"> {
-  readonly peer: Peer;
+/** One server of a service: an upstream of its configuration, or a target of one that is an SRV record. */
+export interface UpstreamEndpoint extends Standing {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Which requests an endpoint gets, and with what. */
+interface Standing {
+  /** 0: no new requests. */
+  readonly weight: number;
+  /** It gets requests only while none of a lower rank is usable. Default 0. */
+  readonly rank?: number;
   readonly group?: string | undefined;
+  readonly requestHeaders?: Readonly<Record<string, string>> | undefined;
+}
+
+/** One upstream of a service as it is to be from `apply` on. */
+export interface UpstreamPlan extends Standing {
+  readonly peer: Peer;
   /** Null: it is always usable. */
   readonly health: HealthSettings | null;
-  /** Where threads share the health of a new one (`HEALTH_BYTES`). Default: there is one thread. */
-  readonly memory?: ArrayBufferLike | null;
+  /** Where threads share the health of a new one. Default: there is one thread. */
+  readonly memory?: HealthMemory | (() => HealthMemory | null) | null;
 }
 
 export class UpstreamSet {
   readonly service: string;
   #byId: ReadonlyMap<string, Peer> = new Map();
+  /** By id: how endpoints that are not there yet are taken out, see `takeOutNamed`. */
+  readonly awaited = new Map<string, { readonly state: "drain" | "eject"; readonly since: number | null }>();
   /** Null: no circuit breaker is configured. */
   breaker: CircuitBreaker | null = null;
   /** Null: no retries were configured. */
@@ -169,11 +197,13 @@ export class UpstreamSet {
     const staying = new Set(plans.map(({ peer }) => peer.health));
     for (const { health } of before.values()) if (!staying.has(health)) health.close();
     // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same
-    // upstream.
-    const isReweighted = plans.some(({ peer, weight }) => (peer.takenOut?.weight ?? peer.weight) !== weight);
+    // upstream. A new one has no turns yet, and takes none from those that stay.
+    const isReweighted = plans.some(
+      ({ peer, weight }) => before.get(peer.id) === peer && (peer.takenOut?.weight ?? peer.weight) !== weight,
+    );
     for (const { peer, weight, group = null, health } of plans) {
       if (isReweighted) peer.turn = 0;
-      const out = before.get(peer.id)?.takenOut ?? null;
+      const out = before.get(peer.id)?.takenOut ?? this.awaited.get(peer.id) ?? null;
       peer.takenOut = out && { ...out, weight };
       peer.weight = peer.takenOut === null ? weight : 0;
       peer.group = group;

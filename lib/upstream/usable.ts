@@ -9,14 +9,10 @@ export function usableOf(peers: readonly Peer[]): readonly Peer[] {
   return healthy.length > 0 ? healthy : peers.filter(({ weight, health }) => weight > 0 && health.ejected);
 }
 
-/** Those of usable upstreams that get requests: backups only if there are no others. */
+/** Those of usable upstreams that get requests: those of the lowest rank. */
 export function servingOf(usable: readonly Peer[]): readonly Peer[] {
-  const primaries = primariesOf(usable);
-  return primaries.length > 0 ? primaries : usable;
-}
-
-export function primariesOf(peers: readonly Peer[]): readonly Peer[] {
-  return peers.filter(({ isBackup }) => !isBackup);
+  const best = usable.reduce((least, { rank }) => Math.min(least, rank), Infinity);
+  return usable.every(({ rank }) => rank === best) ? usable : usable.filter(({ rank }) => rank === best);
 }
 
 export function healthyOf(peers: readonly Peer[]): readonly Peer[] {

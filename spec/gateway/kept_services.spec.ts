@@ -340,7 +340,7 @@ describe("a reload", () => {
         await change({ services: [limited, service("b", { timeouts })] });
       expect(keptOf(former, snapshot())).toEqual(["a"]);
       expect([await status(), await status()]).toEqual([200, 429]);
-      const [pool] = [...snapshot().inUse.pools.values()];
+      const [pool] = [...snapshot().inUse.pools.get("a")!.values()];
       expect(pool!.pool.open).toBe(1);
       await change({ services: [b] });
       await eventually(() => pool!.pool.open === 0, "the connection is closed");
@@ -461,7 +461,10 @@ function partsOf({ inUse, instances, table, counts, metrics }: Snapshot): object
   return {
     lists: lists.sort(),
     sets,
-    pools: [...inUse.pools].map(([key, { maxConnections }]) => [key, maxConnections]),
+    pools: [...inUse.pools].map(([service, pools]) => [
+      service,
+      ...Array.from(pools, ([key, { maxConnections }]) => [key, maxConnections]),
+    ]),
     limiters: [...inUse.limiters],
     kept: [...inUse.pluginState.keys()],
     instances: [...instances],

@@ -152,6 +152,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
       health: { ...HEALTH, ...others, path: "/" },
     }),
     of({}),
+    of({ upstreams: [...upstreams, { srv: "_http._tcp.a.invalid", backup: true }], pool: { max_connections: 5 } }),
     of({
       health: { ...HEALTH, enabled: true },
       circuit_breaker: { error_ratio: 0.9, min_requests: 5, window_ms: 1000, open_ms: 10, probes: 2 },
@@ -408,6 +409,9 @@ async function reloadAll(
   }
 }
 
+/** There is no such record. */
+const lookUpService = async () => [];
+
 describe("reloads between every two of a set of configurations that have every field", () => {
   it(
     "serves all requests; what survives a reload holds the rules of the configuration in force, " +
@@ -416,12 +420,14 @@ describe("reloads between every two of a set of configurations that have every f
       const configs = await configurations();
       const clock = manualClock();
       const modules = withAllFeatures();
-      const { gateway, port } = await running(configs[0]!, { clock, modules, acme: "checked" });
+      const { gateway, port } = await running(configs[0]!, { clock, modules, lookUpService, acme: "checked" });
       const { served, end } = load([port]);
       const rules: unknown[] = [];
       for (const config of configs) {
         await gateway.loadModules(config);
-        rules.push(rulesOf((await running(config, { clock: manualClock(), modules, acme: "checked" })).gateway));
+        rules.push(
+          rulesOf((await running(config, { clock: manualClock(), modules, lookUpService, acme: "checked" })).gateway),
+        );
       }
       expect(new Set(rules.map((each) => JSON.stringify(each))).size).toBe(configs.length);
       await reloadAll(
@@ -447,13 +453,19 @@ describe("reloads between every two of a set of configurations that have every f
       const configs = await configurations();
       const clock = manualClock();
       const modules = freshFeatures();
-      const { main, workers, ports } = await together({ config: configs[0]!, clock, modules, acme: "checked" });
+      const { main, workers, ports } = await together({
+        config: configs[0]!,
+        clock,
+        modules,
+        lookUpService,
+        acme: "checked",
+      });
       const { served, end } = load(ports);
       const rules: unknown[] = [];
       for (const config of configs) {
         await main.loadModules(config);
         const fresh = await together({
-          ...{ config, modules, clock: manualClock(), acme: "checked" },
+          ...{ config, modules, clock: manualClock(), lookUpService, acme: "checked" },
           ofWorkers: [{ modules }, { modules }],
         });
         rules.push([fresh.main, ...fresh.workers].map(rulesOf));

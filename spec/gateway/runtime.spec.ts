@@ -2,7 +2,7 @@ import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
-import { Runtime } from "../../lib/gateway/runtime.ts";
+import { Runtime, type InUse, type PlannedPools } from "../../lib/gateway/runtime.ts";
 import { ANYWHERE } from "../support/anywhere.ts";
 import { HEALTH_BYTES } from "../../lib/upstream/health.ts";
 import { addFailures } from "../../lib/upstream/shared_health.ts";
@@ -15,15 +15,21 @@ import { threadsOf } from "../support/threads.ts";
 
 const features = withAllFeatures();
 const made = () => new Runtime(manualClock(), silentLog, undefined, undefined, features);
+/** Those of one service. */
+function poolsOf({ pools }: InUse, service: string): PlannedPools {
+  const known = pools.get(service) ?? new Map();
+  pools.set(service, known);
+  return known;
+}
 const OPTIONS = { ...ANYWHERE, protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
   it("an upstream of a service keeps its pool in the next configuration", () => {
     const runtime = made();
     const first = runtime.inUse(1000);
-    const pool = runtime.pool("s", OPTIONS, 4, first);
+    const pool = runtime.pool("s", OPTIONS, 4, poolsOf(first, "s"));
     runtime.apply(first);
-    expect(runtime.pool("s", { ...OPTIONS }, 4, runtime.inUse(1000))).toBe(pool);
+    expect(runtime.pool("s", { ...OPTIONS }, 4, new Map())).toBe(pool);
   });
 
   it.each([
@@ -36,25 +42,25 @@ describe("Runtime", () => {
   ])("an upstream with %s gets a separate pool", (_what, service, options) => {
     const runtime = made();
     const first = runtime.inUse(1000);
-    const pool = runtime.pool("s", OPTIONS, 4, first);
+    const pool = runtime.pool("s", OPTIONS, 4, poolsOf(first, "s"));
     runtime.apply(first);
-    expect(runtime.pool(service, options, 4, runtime.inUse(1000))).not.toBe(pool);
+    expect(runtime.pool(service, options, 4, new Map())).not.toBe(pool);
   });
 
   it("two upstreams of a service at one address share a pool", () => {
     const runtime = made();
     const inUse = runtime.inUse(1000);
-    expect(runtime.pool("s", OPTIONS, 4, inUse)).toBe(runtime.pool("s", OPTIONS, 4, inUse));
-    expect(inUse.pools.size).toBe(1);
+    expect(runtime.pool("s", OPTIONS, 4, poolsOf(inUse, "s"))).toBe(runtime.pool("s", OPTIONS, 4, poolsOf(inUse, "s")));
+    expect(inUse.pools.get("s")!.size).toBe(1);
   });
 
   it("max_connections of a pool changes when the configuration comes into force, not before", () => {
     const runtime = made();
     const first = runtime.inUse(1000);
-    const pool = runtime.pool("s", OPTIONS, 4, first);
+    const pool = runtime.pool("s", OPTIONS, 4, poolsOf(first, "s"));
     runtime.apply(first);
     const second = runtime.inUse(1000);
-    runtime.pool("s", OPTIONS, 9, second);
+    runtime.pool("s", OPTIONS, 9, poolsOf(second, "s"));
     expect(pool.leases.maxConnections).toBe(4);
     runtime.apply(second);
     expect(pool.leases.maxConnections).toBe(9);
@@ -223,7 +229,7 @@ describe("the runtime of a program with workers", () => {
     return {
       clock,
       lookups,
-      start: (place: number) => new Runtime(clock, silentLog, lookup, threads(place), features),
+      start: (place: number) => new Runtime(clock, silentLog, { lookup }, threads(place), features),
     };
   };
 
@@ -236,7 +242,7 @@ describe("the runtime of a program with workers", () => {
     const { start } = shared();
     const found = [0, 1, 2].map((place) => {
       const runtime = start(place);
-      return runtime.pool("s", OPTIONS, most, runtime.inUse(1000)).leases.maxConnections;
+      return runtime.pool("s", OPTIONS, most, new Map()).leases.maxConnections;
     });
     expect(found).toEqual(shares);
   });
@@ -286,7 +292,7 @@ describe("the runtime of a program with workers", () => {
         ] as const) {
           const upstreamSet = runtime.upstreamSet(service);
           const options = { ...OPTIONS, host, port };
-          const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, inUse));
+          const peer = upstreamSet.peer("u", runtime.pool(service, options, 4, poolsOf(inUse, service)));
           const health = {
             active: { healthyThreshold: 1, unhealthyThreshold: 1 },
             passive: { maxFailures: 2, windowMs: 1000, ejectMs: 1000, statuses: [], slowStartMs: 0 },
@@ -328,7 +334,7 @@ describe("the runtime of a program with workers", () => {
       const upstreamSet = main.upstreamSet("s");
       const plans = [9, 10].map((port) => {
         const options = { ...OPTIONS, port };
-        const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, inUse));
+        const peer = upstreamSet.peer(String(port), main.pool("s", options, 4, poolsOf(inUse, "s")));
         const memory = main.memory(`health ${port}`, HEALTH_BYTES, inUse);
         return {
           peer,

@@ -218,7 +218,9 @@ describe("the Kubernetes example", () => {
         ingress.filter(({ from }) => from === undefined).flatMap(({ ports }) => ports.map(({ port }) => port)),
       ).toEqual(["http", "https"]);
       expect(egress.every(({ to }) => to !== undefined && to.length > 0)).toBe(true);
-      const upstreams = config.services.flatMap(({ upstreams }) => upstreams.map(({ port }) => port));
+      const upstreams = config.services.flatMap(({ upstreams }) =>
+        upstreams.flatMap((upstream) => ("srv" in upstream ? [] : upstream.port)),
+      );
       expect(egress.flatMap(({ ports }) => ports.map(({ port }) => port))).toEqual([53, 53, ...upstreams]);
     },
   );

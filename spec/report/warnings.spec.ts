@@ -24,6 +24,7 @@ const quiet: WarningsSource = {
   state: "serving",
   pluginFaults: [],
   upstreamSets: [],
+  unresolved: [],
   callers: null,
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,

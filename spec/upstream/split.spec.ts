@@ -47,8 +47,8 @@ function bench(upstreams: string, shares: readonly Share[], draw = inTurn()) {
   const plans = upstreams.split(" ").map((item): UpstreamPlan => {
     const [name, weight = "1"] = item.replace("!", "").split(":");
     const [id, group] = name!.split("/");
-    const backup = item.endsWith("!");
-    return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, backup, health: HEALTH };
+    const rank = item.endsWith("!") ? 1 : 0;
+    return { peer: set.peer(id!, madeUpPool()), weight: Number(weight), group, rank, health: HEALTH };
   });
   set.apply(plans, null);
   applyHealth(set, plans, tools);

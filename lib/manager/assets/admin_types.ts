@@ -34,7 +34,14 @@ import type { UpstreamReport, UpstreamSetReport } from "../../upstream/upstream_
 type ServiceInput = AnyConfigInput["services"][number];
 export type PluginConfig = DisplayedPlugin;
 export type RouteConfig = DisplayedRoute;
-export type UpstreamConfig = ServiceInput["upstreams"][number] & { readonly id: string; readonly weight: number };
+/** One with `srv` has neither host, port nor weight: its targets have them. */
+export interface UpstreamConfig extends Partial<Pick<UpstreamReport, "host" | "port">> {
+  readonly id: string;
+  readonly weight?: number;
+  readonly srv?: string;
+  readonly group?: string | undefined;
+  readonly backup?: boolean | undefined;
+}
 export type SplitConfig = NonNullable<ServiceInput["split"]>[number];
 export type Conditions = NonNullable<RouteConfig["match"]>;
 /** Of a header, a query parameter or a cookie. */

@@ -12,6 +12,8 @@ interface ListOptions<Row> {
   readonly title: string;
   readonly table: DataTable<Row>;
   readonly rowsOf: (config: ProxyConfig) => readonly Row[];
+  /** What changes the rows besides the configuration. Default: nothing. */
+  readonly follows?: "health";
   readonly shown?: Shown;
   /** Shown while there are rows. */
   readonly above?: HTMLElement;
@@ -20,11 +22,21 @@ interface ListOptions<Row> {
   readonly update?: (known: Known) => void;
 }
 
-export function listPage<Row>({ title, table, rowsOf, shown = "total", above, below, update }: ListOptions<Row>): Page {
+export function listPage<Row>({
+  title,
+  table,
+  rowsOf,
+  follows,
+  shown = "total",
+  above,
+  below,
+  update,
+}: ListOptions<Row>): Page {
   const node = el("div", { class: "stack" }, above ?? null, el("div", { class: "card" }, table.node), below ?? null);
   const content = slot();
   content.put(loading("the configuration"));
   let config: ProxyConfig | null = null;
+  let health: Known["health"] = null;
   let rows: readonly Row[] = [];
   return {
     title,
@@ -32,8 +44,9 @@ export function listPage<Row>({ title, table, rowsOf, shown = "total", above, be
     shown,
     update(known) {
       if (known.config === null) return;
-      if (known.config !== config) {
+      if (known.config !== config || (follows === "health" && known.health !== health)) {
         config = known.config;
+        health = known.health;
         rows = rowsOf(config);
       }
       for (const note of [above, below]) if (note !== undefined) note.hidden = rows.length === 0;

@@ -31,7 +31,7 @@ const SERVICE = { label: "Service", of: servicesOf };
 const ROUTE = { label: "Route", of: routesOf };
 const CALLER = { label: "Caller", of: callersOf };
 const EVERYWHERE = { label: "For", of: placesOf };
-const UPSTREAM = ["host", "port", "id", "weight", "group", "backup"];
+const UPSTREAM = ["host", "port", "srv", "id", "weight", "group", "backup"];
 
 export const FORMS: Readonly<Record<string, Form>> = {
   service: {
@@ -96,8 +96,10 @@ export function endingIn(days: number, keys: readonly unknown[]): readonly unkno
 
 function textOf(value: unknown, name: string): string {
   const found = (value as Record<string, unknown> | null)?.[name];
-  return typeof found === "string" || typeof found === "number" ? String(found) : "?";
+  return typeof found === "string" || typeof found === "number" ? String(found) : NOTHING;
 }
+
+const NOTHING = "?";
 
 function callersOf(file: unknown): readonly Choice[] {
   return itemsOf(
@@ -133,9 +135,13 @@ function routesOf(file: unknown): readonly Choice[] {
   return servicesOf(file).flatMap((service) => itemsOf(file, "routes", service, routeName));
 }
 
+function addressIn(upstream: unknown): string {
+  const srv = textOf(upstream, "srv");
+  return srv === NOTHING ? `${textOf(upstream, "host")}:${textOf(upstream, "port")}` : srv;
+}
+
 function upstreamsOf(file: unknown): readonly Choice[] {
-  const nameOf = (upstream: unknown) =>
-    textOf({ id: `${textOf(upstream, "host")}:${textOf(upstream, "port")}`, ...(upstream as object | null) }, "id");
+  const nameOf = (upstream: unknown) => textOf({ id: addressIn(upstream), ...(upstream as object | null) }, "id");
   return servicesOf(file).flatMap((service) => itemsOf(file, "upstreams", service, nameOf));
 }
 

@@ -11,6 +11,7 @@ import type {
   Stats,
   Status,
   TryFigures,
+  ServiceHealth,
   UpstreamConfig,
 } from "./api.ts";
 import { perSecond } from "./format.ts";
@@ -98,8 +99,25 @@ export function methodsOf({ methods }: Pick<RouteConfig, "methods">): string {
   return methods === undefined || methods.length === 0 ? "all methods" : methods.join(", ");
 }
 
-/** "10.0.1.10:8080", "[::1]:8080" */
-export function addressOf({ host, port }: Pick<UpstreamConfig, "host" | "port">): string {
+/**
+ * What a service has as `health` knows it: the targets in the place of an SRV record, or the record while it has none.
+ */
+export function endpointsOf(
+  { upstreams }: Pick<ServiceConfig, "upstreams">,
+  health: ServiceHealth | null,
+): readonly UpstreamConfig[] {
+  return upstreams.flatMap((upstream) => {
+    if (upstream.srv === undefined) return [upstream];
+    const targets = (health?.upstreams ?? []).filter(({ id }) => id.startsWith(`${upstream.id}/`));
+    return targets.length === 0
+      ? [upstream]
+      : targets.map(({ group, ...target }) => ({ ...target, group: group ?? undefined }));
+  });
+}
+
+/** "10.0.1.10:8080", "[::1]:8080", "SRV _http._tcp.orders.internal" */
+export function addressOf({ host, port, srv }: Pick<UpstreamConfig, "host" | "port" | "srv">): string {
+  if (host === undefined) return `SRV ${srv ?? ""}`;
   return host.includes(":") && !host.startsWith("[") ? `[${host}]:${port}` : `${host}:${port}`;
 }
 

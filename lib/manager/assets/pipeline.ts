@@ -2,7 +2,7 @@
  * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the
  * upstreams with their state and share. Each stage is a button that opens its details.
  */
-import type { ExplainedPlugin, Figures, ServiceConfig, ServiceHealth, UpstreamHealth } from "./api.ts";
+import type { ExplainedPlugin, Figures, ServiceConfig, ServiceHealth, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { button, el, replace, setText, svg } from "./dom.ts";
 import { milliseconds, number, percent, perSecond, unbroken } from "./format.ts";
@@ -41,10 +41,7 @@ export interface Plan {
   readonly upstreams: readonly PlannedUpstream[];
 }
 
-interface PlannedUpstream extends Pick<UpstreamHealth, "id" | "host" | "port" | "weight"> {
-  readonly group?: string | null | undefined;
-  readonly backup?: boolean | undefined;
-}
+type PlannedUpstream = Omit<UpstreamConfig, "group"> & { readonly group?: string | null | undefined };
 
 /** `action` and `verdict`: what it would do with one request. */
 type PlannedPlugin = Pick<ExplainedPlugin, "level" | "name" | "id" | "config" | "action" | "verdict">;

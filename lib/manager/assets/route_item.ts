@@ -8,7 +8,7 @@ import { conditionTexts, exampleFor } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
 import { failures } from "./failures.ts";
 import { counted, moment, number } from "./format.ts";
-import { disabledOf, faultsOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
+import { disabledOf, endpointsOf, faultsOf, methodsOf, patternOf, placeOf, type PluginPlace } from "./inventory.ts";
 import { editTab, itemPage, settingsTab, trafficTab, warningsOf } from "./item_page.ts";
 import { live } from "./live.ts";
 import type { OpenPage } from "./page.ts";
@@ -106,7 +106,7 @@ function pathOfRequest(config: ProxyConfig, service: ServiceConfig, route: Route
       service: service.name,
       strategy: service.load_balancing_strategy,
       config: service,
-      upstreams: service.upstreams,
+      upstreams: endpointsOf(service, live.health(service.name)),
     });
     drawn.put(pipeline.node);
     return pipeline;

@@ -21,6 +21,7 @@ export interface Schema {
   readonly allOf?: readonly Schema[];
   readonly if?: Schema;
   readonly then?: Schema;
+  readonly else?: Schema;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly minLength?: number;

@@ -53,9 +53,10 @@ export function membersOf(
   const then = (schema.allOf ?? []).find(({ if: condition }) =>
     Object.entries(condition?.properties ?? {}).every(([name, { const: wanted }]) => value[name] === wanted),
   )?.then;
+  const isOther = schema.if?.required?.some((name) => value[name] === undefined) === true;
   return {
     members: { ...schema.properties, ...then?.properties },
-    required: [...(schema.required ?? []), ...(then?.required ?? [])],
+    required: [schema, then, isOther ? schema.else : undefined].flatMap((each) => each?.required ?? []),
   };
 }
 

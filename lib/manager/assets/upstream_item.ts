@@ -6,7 +6,7 @@ import { factList, link, section, setOptional, stateBadge } from "./components.t
 import { el, replace, setText, whenChanged } from "./dom.ts";
 import { failures, usedRoutes } from "./failures.ts";
 import { percent } from "./format.ts";
-import { addressOf } from "./inventory.ts";
+import { addressOf, endpointsOf } from "./inventory.ts";
 import { editTab, itemPage, settingsTab, stackOf, trafficTab } from "./item_page.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage } from "./page.ts";
@@ -24,13 +24,16 @@ export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
     missing: [`upstream “${id}” in a service “${serviceName}”`, "#/upstreams", "All upstreams"],
     find({ services }) {
       const service = services.find(({ name }) => name === serviceName);
-      const upstream = service?.upstreams.find((each) => each.id === id);
+      const upstream = service && endpointsOf(service, live.health(serviceName)).find((each) => each.id === id);
       return service === undefined || upstream === undefined ? null : { service, upstream };
     },
     shown: ({ service }) => ({ ...service, routes: [], plugins: [] }),
     itemOf(row) {
       const { service, upstream } = row;
       const of = { service: serviceName, upstream: id };
+      // A target of an SRV record is configured as that.
+      const record = service.upstreams.find((each) => each.srv !== undefined && id.startsWith(`${each.id}/`));
+      const configured = record?.id ?? id;
       const { group } = upstream;
       const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
       const share = isCanary && (["Change the share", "share", serviceName, group] as const);
@@ -46,9 +49,14 @@ export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
           Traffic: () => trafficTab(of, () => figuresNow(row), el("p", { class: "muted" }, COUNTED)),
           Failures: () => failures(of),
           Path: () => wayTo(row),
-          Settings: () => settingsTab(frame, of),
+          Settings: () => settingsTab(frame, { ...of, upstream: configured }),
           Edit: () =>
-            editTab(of, ...(share ? [share] : []), ["Change its settings", "upstream_settings", serviceName, id]),
+            editTab(of, ...(share ? [share] : []), [
+              "Change its settings",
+              "upstream_settings",
+              serviceName,
+              configured,
+            ]),
         },
       };
     },
@@ -93,7 +101,7 @@ function wayTo({ service, upstream }: UpstreamRow): Part {
     ["Share", share],
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],
     ["Protocol", service.protocol],
-    ["Weight", weight === 0 ? "0: gets no new requests" : String(weight)],
+    weight === undefined ? null : ["Weight", weight === 0 ? "0: gets no new requests" : String(weight)],
     group === undefined ? null : ["Group", group],
     backup === true ? ["Backup", BACKUP] : null,
   ]);

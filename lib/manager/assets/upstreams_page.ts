@@ -6,7 +6,7 @@ import { breakable, groupBadge, link, stateBadge } from "./components.ts";
 import { listPage, serviceColumn } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, percent, until } from "./format.ts";
-import { addressOf } from "./inventory.ts";
+import { addressOf, endpointsOf } from "./inventory.ts";
 import { live } from "./live.ts";
 import type { OpenPage } from "./page.ts";
 import { upstreamLabel } from "./state_labels.ts";
@@ -30,13 +30,16 @@ export const page: OpenPage = () => {
     title: "Upstreams",
     table,
     rowsOf: ({ services }) => upstreamRows(services),
+    follows: "health",
     shown: "busy",
     below: note,
   });
 };
 
 export function upstreamRows(services: readonly ServiceConfig[]): readonly UpstreamRow[] {
-  return services.flatMap((service) => service.upstreams.map((upstream) => ({ service, upstream })));
+  return services.flatMap((service) =>
+    endpointsOf(service, live.health(service.name)).map((upstream) => ({ service, upstream })),
+  );
 }
 
 /** With a search field and the service names, or without both for one service. */
@@ -63,7 +66,11 @@ export function upstreamTable({ searchable }: { readonly searchable: boolean }):
         sortBy: (row) => upstreamLabel(stateOf(row)).rank,
         make: statePart,
       },
-      numberColumn({ key: "weight", title: "Weight", width: 76, drop: 2 }, (row) => row.upstream.weight, String),
+      numberColumn(
+        { key: "weight", title: "Weight", width: 76, drop: 2 },
+        (row) => row.upstream.weight ?? null,
+        String,
+      ),
       numberColumn(
         { key: "share", title: "Share" },
         ({ service, upstream }) => live.share(service, upstream.id)?.share ?? null,

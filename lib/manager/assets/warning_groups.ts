@@ -17,7 +17,7 @@ export interface WarningGroup {
 }
 
 /** Of one service they have one cause; the first one says most. */
-const OUTAGE = ["no_upstream", "backups_serve", "circuit_open", "upstream_down", "upstream_ejected"];
+const OUTAGE = ["no_upstream", "srv_unresolved", "backups_serve", "circuit_open", "upstream_down", "upstream_ejected"];
 const FAILING = new Set<string>([
   ...OUTAGE,
   "reload_refused",

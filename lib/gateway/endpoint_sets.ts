@@ -1,0 +1,272 @@
+/**
+ * The upstreams of a service that has SRV records: follows the targets of these, and puts each other set of endpoints
+ * behind the handlers of its routes. Plugins, table and other services are not touched, and what the endpoints that
+ * stay have, they keep.
+ */
+import type { Clock, Timer } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import { atOnce, inSlices, paced } from "../base/time_slices.ts";
+import type { Service } from "../config/model.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
+import type { Reply } from "../http/reply.ts";
+import type { RequestSplit, StickySessions } from "../upstream/balancing.ts";
+import type { TargetsRecord } from "../upstream/contracts.ts";
+import { recordEndpoints } from "../upstream/endpoints.ts";
+import {
+  OTHERS,
+  type UpstreamEndpoint,
+  type Peer,
+  type UpstreamPlan,
+  type UpstreamSet,
+} from "../upstream/upstream_set.ts";
+import type { HandlerFor, UpstreamsMaker } from "./compile_types.ts";
+import type { FeatureContext } from "./features.ts";
+import type { RecordsFollowing, InUse, PlannedPools, Runtime, UpstreamSetPlan } from "./runtime.ts";
+import { serverEndpoint } from "./upstreams.ts";
+
+/** Changes within this time are put into force together, in milliseconds. */
+const TOGETHER_MS = 10;
+/** Endpoints with figures of their own in metrics; further ones share a name. */
+const MAX_LABELLED = 64;
+/** How long figures of an endpoint that is gone can be asked for, in milliseconds. */
+const GONE_MS = 60_000;
+/** Less than a millisecond of work, where all are new. */
+const ENDPOINTS_OF_A_STEP = 20;
+
+export function followedUpstreams(service: Service, maker: UpstreamsMaker, context: FeatureContext): HandlerFor {
+  return new FollowedUpstreams(service, maker, context).handlerFor;
+}
+
+/** A set of endpoints, made and not yet in force. */
+interface MadeSet extends ReturnType<UpstreamsMaker["set"]> {
+  readonly pools: PlannedPools;
+}
+
+class FollowedUpstreams implements UpstreamSetPlan {
+  readonly upstreamSet: UpstreamSet;
+  readonly following: RecordsFollowing;
+  readonly #service: Service;
+  readonly #maker: UpstreamsMaker;
+  readonly #runtime: Runtime;
+  readonly #clock: Clock;
+  readonly #context: Pick<FeatureContext, "log" | "plan">;
+  readonly #records: ReadonlyMap<string, TargetsRecord>;
+  /** Of the unit that it belongs to; every snapshot with that unit has this object. */
+  readonly #pools: PlannedPools = new Map();
+  readonly #handlers: { readonly timeouts: Service["timeouts"]; now: Handler }[] = [];
+  #now: MadeSet;
+  /** What `#now` was made of. */
+  #endpoints: readonly UpstreamEndpoint[];
+  #unfollow: (() => void)[] = [];
+  /** Null: it is not in force. */
+  #state: "waiting" | "due" | "making" | null = null;
+  #due: Timer | null = null;
+  #gone: Timer | null = null;
+  /** Called when the first answer of every record is in force. */
+  readonly #awaiting = new Set<() => void>();
+
+  constructor(service: Service, maker: UpstreamsMaker, { runtime, log, plan, inUse }: FeatureContext) {
+    this.#service = service;
+    this.#maker = maker;
+    this.#runtime = runtime;
+    this.#clock = runtime.clock;
+    this.#context = { log, plan };
+    this.upstreamSet = maker.upstreamSet;
+    const names = service.upstreams.flatMap((upstream) => ("srv" in upstream ? upstream.srv : []));
+    this.#records = new Map(names.map((name) => [name, runtime.record(name)]));
+    this.#endpoints = this.#wanted();
+    this.#now = atOnce(this.#made(this.#endpoints));
+    this.#use(inUse);
+    this.following = {
+      records: [...this.#records.values()],
+      refresh: () => this.#refresh(),
+      follow: () => this.#follow(),
+      leave: () => this.#leave(),
+    };
+  }
+
+  get plans(): UpstreamSetPlan["plans"] {
+    return this.#now.set.plans;
+  }
+
+  get breaker(): UpstreamSetPlan["breaker"] {
+    return this.#now.set.breaker;
+  }
+
+  get checks(): UpstreamSetPlan["checks"] {
+    return this.#now.set.checks;
+  }
+
+  get split(): RequestSplit | null {
+    return this.#now.set.split ?? null;
+  }
+
+  get sticky(): StickySessions | null {
+    return this.#now.set.sticky ?? null;
+  }
+
+  readonly handlerFor: HandlerFor = (timeouts) => {
+    const handler = { timeouts, now: this.#now.handlerFor(timeouts) };
+    this.#handlers.push(handler);
+    return (exchange) => (this.#isAwaited ? this.#afterFirst(exchange, handler) : handler.now(exchange));
+  };
+
+  #use(inUse: InUse): void {
+    for (const [key, pool] of this.#now.pools) this.#pools.set(key, pool);
+    inUse.pools.set(this.#service.name, this.#pools);
+    inUse.upstreamSets.set(this.#service.name, this);
+    this.#nameEndpoints();
+  }
+
+  /** Whether there is nobody to ask but those whom a record that has not been looked up yet may name. */
+  get #isAwaited(): boolean {
+    if (this.#state === null || !this.#endpoints.every(({ rank = 0 }) => rank > 0)) return false;
+    return this.#isUnknown;
+  }
+
+  get #isUnknown(): boolean {
+    return Array.from(this.#records.values()).some(({ state }) => state === "unknown") || this.#state !== "waiting";
+  }
+
+  /** As with a name that has not been looked up yet: at most as long as a connection may take. */
+  async #afterFirst(exchange: Exchange, handler: { readonly now: Handler }): Promise<Reply> {
+    const { connectMs } = this.#service.timeouts;
+    await new Promise<void>((resolve) => {
+      const end = () => {
+        this.#awaiting.delete(end);
+        late.cancel();
+        resolve();
+      };
+      const late = this.#clock.after(connectMs, end);
+      this.#awaiting.add(end);
+      exchange.call.onEnd(end);
+    });
+    return handler.now(exchange);
+  }
+
+  #wanted(): readonly UpstreamEndpoint[] {
+    return this.#service.upstreams.flatMap((upstream) =>
+      "srv" in upstream
+        ? recordEndpoints(upstream, this.#records.get(upstream.srv)!.targets)
+        : serverEndpoint(upstream),
+    );
+  }
+
+  /** What stays is taken over as it is. */
+  *#made(endpoints: readonly UpstreamEndpoint[]): Generator<void, MadeSet> {
+    const known = new Map<string, Peer>(this.#now?.set.plans.map(({ peer }) => [peer.id, peer]));
+    const poolKeys = new Map(Array.from(this.#pools, ([key, planned]) => [planned.pool, [key, planned] as const]));
+    const pools: PlannedPools = new Map();
+    const plans: UpstreamPlan[] = [];
+    for (const endpoint of endpoints) {
+      const peer = known.get(endpoint.id);
+      if (peer === undefined) plans.push(this.#maker.plan(endpoint, pools));
+      else {
+        const [key, planned] = poolKeys.get(peer.pool)!;
+        pools.set(key, planned);
+        plans.push({ ...endpoint, peer, health: null });
+      }
+      if (plans.length % ENDPOINTS_OF_A_STEP === 0) yield;
+    }
+    return { ...this.#maker.set(plans), pools };
+  }
+
+  #refresh(): void {
+    const wanted = this.#wanted();
+    if (areSame(wanted, this.#endpoints)) return;
+    const made = atOnce(this.#made(wanted));
+    this.#pools.clear();
+    for (const [key, pool] of made.pools) this.#pools.set(key, pool);
+    this.#take(made, wanted);
+  }
+
+  #take(made: MadeSet, endpoints: readonly UpstreamEndpoint[]): void {
+    this.#now = made;
+    this.#endpoints = endpoints;
+    for (const handler of this.#handlers) handler.now = made.handlerFor(handler.timeouts);
+    this.#nameEndpoints();
+  }
+
+  #follow(): void {
+    this.#state = "waiting";
+    this.#unfollow = Array.from(this.#records.values(), (record) => record.onChange(() => this.#changed()));
+  }
+
+  #leave(): void {
+    this.#state = null;
+    for (const end of this.#unfollow) end();
+    this.#unfollow = [];
+    this.#due?.cancel();
+    this.#gone?.cancel();
+    this.#release();
+  }
+
+  #changed(): void {
+    if (this.#state !== "waiting") return;
+    this.#state = "due";
+    this.#due = this.#clock.after(TOGETHER_MS, () => void this.#change());
+  }
+
+  async #change(): Promise<void> {
+    this.#state = "making";
+    const endpoints = this.#wanted();
+    try {
+      const made = await inSlices(this.#made(endpoints), paced());
+      // A reload may have put another configuration into force.
+      if (this.#state !== "making") return;
+      this.#inForce(made, endpoints);
+    } catch (error) {
+      const { name } = this.#service;
+      this.#context.log.error("the endpoints of a service stay as they are", {
+        service: name,
+        error: messageOf(error, "stack"),
+      });
+    }
+    if (this.#state !== "making") return;
+    this.#state = "waiting";
+    // Meanwhile a record may have changed again.
+    if (!areSame(this.#wanted(), endpoints)) this.#changed();
+    else if (!this.#isAwaited) this.#release();
+  }
+
+  #inForce(made: MadeSet, endpoints: readonly UpstreamEndpoint[]): void {
+    const before = new Set(this.#endpoints.map(({ id }) => id));
+    this.#take(made, endpoints);
+    this.#runtime.replace(this, made.pools);
+    this.#gone?.cancel();
+    this.#gone = this.#clock.after(GONE_MS, () => this.#context.plan?.dropUpstreams(this.#service.name));
+    const added = endpoints.filter(({ id }) => !before.delete(id)).length;
+    if (added + before.size > 0)
+      this.#context.log.info("the endpoints of a service have changed", {
+        service: this.#service.name,
+        endpoints: endpoints.length,
+        new: added,
+        gone: before.size,
+      });
+  }
+
+  #release(): void {
+    for (const end of [...this.#awaiting]) end();
+  }
+
+  /** Gives those that have no name in metrics one of their own, while there are any, or the common one. */
+  #nameEndpoints(): void {
+    const peers = this.#now.set.plans.map(({ peer }) => peer);
+    const isCommon = (peer: Peer) => peer.label !== peer.id;
+    let left =
+      MAX_LABELLED - peers.filter((peer) => this.upstreamSet.withId(peer.id) === peer && !isCommon(peer)).length;
+    for (const peer of peers) if (this.upstreamSet.withId(peer.id) !== peer) peer.label = left-- > 0 ? peer.id : OTHERS;
+    this.#context.plan?.setUpstreams(this.#service.name, peers);
+  }
+}
+
+function areSame(some: readonly UpstreamEndpoint[], others: readonly UpstreamEndpoint[]): boolean {
+  return (
+    some.length === others.length &&
+    some.every(({ id, weight, rank }, i) => {
+      const other = others[i]!;
+      return other.id === id && other.weight === weight && other.rank === rank;
+    })
+  );
+}
