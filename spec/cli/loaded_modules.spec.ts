@@ -298,7 +298,7 @@ describe("the program loads what is named, and only that,", () => {
       "with HTTPS and HTTP/2",
       quickstart,
       { HTTPS_PORT: "0", SERVER_CERT_PATH: SERVER.cert, SERVER_KEY_PATH: SERVER.key },
-      MOST.tokens + 38_500,
+      MOST.tokens + 41_600,
     ],
   ])("%s within a number of tokens", async (_title, config, environment, most) => {
     const files = Object.entries(environment).map(([name, text]) => [name, fileFor(text)]);
