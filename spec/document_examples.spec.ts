@@ -20,6 +20,7 @@ import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { SERVER } from "./support/certs.ts";
 import { readCurl, runCurl, wordsOf } from "./support/curl.ts";
 import { blocksOf, document, documents, found, patternOf, read, root, type Document } from "./support/documents.ts";
+import { authority } from "./support/pki.ts";
 import { fileWith, program } from "./support/process.ts";
 import { checkRoutes, loadConfig } from "./support/schema.ts";
 
@@ -429,6 +430,8 @@ function asConfiguration(text: string): AnyConfigInput {
   return { services: [{ ...service, plugins: [value] }] } as unknown as AnyConfigInput;
 }
 
+const REVOCATION_LIST = authority("Example CA").list();
+
 /** "" for a valid configuration, else its issues. */
 function issuesOf(config: AnyConfigInput): string {
   const modules = (config.global as { plugin_modules?: unknown } | undefined)?.plugin_modules;
@@ -444,7 +447,9 @@ function issuesOf(config: AnyConfigInput): string {
         ? SERVER.key
         : path.endsWith("ed25519.pem")
           ? ED25519
-          : "a secret\n";
+          : path.endsWith(".crl")
+            ? REVOCATION_LIST
+            : "a secret\n";
   const loaded = loadConfig(
     { text, file: `${root}/examples/gw.json` },
     { kinds: builtinPlugins, environment, readFile, checkRoutes },

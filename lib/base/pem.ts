@@ -24,6 +24,18 @@ export function certificatesProblem(content: Buffer): string | undefined {
 const CERTIFICATE =
   /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^]*?(?:-----END (?:X509 |TRUSTED )?CERTIFICATE-----|$)/g;
 
+const parsed = new WeakMap<Buffer, readonly X509Certificate[]>();
+
+/** Those of a valid file. */
+export function certificatesIn(content: Buffer): readonly X509Certificate[] {
+  let found = parsed.get(content);
+  if (found === undefined) {
+    found = (content.toString("latin1").match(CERTIFICATE) ?? []).map((block) => new X509Certificate(block));
+    parsed.set(content, found);
+  }
+  return found;
+}
+
 /** Completes "the file …": undefined when it contains a private key without a passphrase. */
 export function keyProblem(content: Buffer): string | undefined {
   if (ENCRYPTED.test(content.toString("latin1"))) {

@@ -2,6 +2,7 @@
  * The schemas of certificates and TLS settings.
  */
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
+import { revocationListsProblem } from "../base/crl.ts";
 import { cipherProblem, groupProblem, rulesProblem, type TlsRules } from "../base/tls_rules.ts";
 import { choice, flag, HOST_PATTERN, hostProblem } from "./fields.ts";
 import type { Path } from "./json.ts";
@@ -84,16 +85,44 @@ const RULES = {
   ),
 };
 
+function revocationLists(whose: string) {
+  return s.optional(
+    s.file({ describe: `Lists of revoked certificates of ${whose}, a PEM file.`, check: revocationListsProblem }),
+  );
+}
+
+const CRL_EXPIRED = s.optional(
+  s.oneOf(["refuse", "allow"], {
+    describe: 'Whether an expired list refuses all certificates of its issuer; "allow": only those that it has.',
+  }),
+);
+
 function checkRules(rules: TlsRules, report: Report): void {
   const wrong = rulesProblem(rules);
   if (wrong !== undefined) report(wrong.why, wrong.at);
 }
 
 /** `global.tls` */
-export const SERVER_TLS = s.object(RULES, { describe: "TLS settings of the HTTPS listeners.", refine: checkRules });
+export const SERVER_TLS = s.object(
+  { ...RULES, client_crl: revocationLists("clients and of the CAs above them"), crl_expired: CRL_EXPIRED },
+  {
+    describe: "TLS settings of the HTTPS listeners.",
+    refine(value, report) {
+      checkRules(value, report);
+      if (value.crlExpired !== undefined && value.clientCrl === undefined)
+        report('needs "client_crl" beside it', "crl_expired");
+    },
+  },
+);
 
 export const UPSTREAM_TLS = s.object(
-  { ...TLS_FIELDS, verify: flag("Whether the upstreams' certificates are verified.", true), ...RULES },
+  {
+    ...TLS_FIELDS,
+    verify: flag("Whether the upstreams' certificates are verified.", true),
+    ...RULES,
+    crl: revocationLists("the upstreams and of the CAs above them"),
+    crl_expired: CRL_EXPIRED,
+  },
   {
     describe: 'TLS settings for upstreams; for protocol "https" and "h2".',
     refine(value, report) {
@@ -101,6 +130,9 @@ export const UPSTREAM_TLS = s.object(
       checkRules(value, report);
       if (!value.verify && value.ca !== undefined)
         report('"ca" verifies nothing while "verify" is false: leave one of them out');
+      if (!value.verify && value.crl !== undefined)
+        report('"crl" refuses nothing while "verify" is false: leave one of them out');
+      if (value.crlExpired !== undefined && value.crl === undefined) report('needs "crl" beside it', "crl_expired");
     },
   },
 );

@@ -23,6 +23,7 @@ import * as moduleLoader from "../gateway/module_loader.ts";
 import * as ownErrors from "../gateway/own_errors.ts";
 import * as plugins from "../gateway/plugin_instances.ts";
 import * as recentRequests from "../gateway/recent_requests.ts";
+import * as revocationLists from "../gateway/revocation_lists.ts";
 import * as sharedCounters from "../gateway/shared_counters.ts";
 import * as tracing from "../gateway/tracing.ts";
 import * as validity from "../gateway/validity.ts";
@@ -62,10 +63,10 @@ import { freshFeatures } from "./load.ts";
 
 const ALL: Features = {
   balancing,
-  outbound: all(upstreamTls, names, serviceRecords, egressProxy, proxyDial, tlsFields, egressFields),
+  outbound: all(upstreamTls, revocationLists, names, serviceRecords, egressProxy, proxyDial, tlsFields, egressFields),
   http2: all(http2Request, http2Server),
   nodeHttp1: all(nodeParser, nodeHttp1),
-  serverTls: all(serverTls, hostCertificates, tlsFields, acmeFields, httpsFacts),
+  serverTls: all(serverTls, hostCertificates, revocationLists, tlsFields, acmeFields, httpsFacts),
   routing: all(conditions, upstreamPath, routeTimeouts, trustedProxies, proxyHeader, httpsRedirect, ownErrors),
   plugins,
   callers: all(callerFields, callers, costs, groupLimits, shadow),

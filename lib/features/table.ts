@@ -50,6 +50,7 @@ export const FEATURES: FeatureTable["features"] = {
   outbound: () =>
     all(
       import("../upstream/tls.ts"),
+      import("../gateway/revocation_lists.ts"),
       import("../upstream/addresses.ts"),
       import("../upstream/service_records.ts"),
       import("../base/egress_proxy.ts"),
@@ -63,6 +64,7 @@ export const FEATURES: FeatureTable["features"] = {
     all(
       import("../server/tls.ts"),
       import("../gateway/host_certificates.ts"),
+      import("../gateway/revocation_lists.ts"),
       import("../config/tls_fields.ts"),
       import("../config/acme.ts"),
       import("../report/https_facts.ts"),

@@ -31,7 +31,10 @@ export type DisplayedService = Present<Pick<ServiceInput, "name" | "base_path" |
   WithPlugins & { readonly routes: readonly DisplayedRoute[] };
 
 export interface DisplayedConfig {
-  readonly global: WithPlugins & { readonly certificates: readonly unknown[] };
+  readonly global: WithPlugins & {
+    readonly certificates: readonly unknown[];
+    readonly tls?: { readonly client_crl?: string };
+  };
   readonly services: readonly DisplayedService[];
 }
 

@@ -53,7 +53,7 @@ import type {
 import type { WatchedRoute } from "./bundle.ts";
 import type { RecentRequests } from "./recent_requests.ts";
 import type { InUse, Runtime, RuntimeFeatures } from "./runtime.ts";
-import type { ConfigWarning, HttpsFacts, ShownCertificate, TestReport } from "./status.ts";
+import type { ConfigWarning, HttpsFacts, ShownCertificate, ShownRevocationList, TestReport } from "./status.ts";
 
 export interface Features extends RuntimeFeatures, ListenerFeatures {
   /** Services that have several upstreams, or say how one is chosen, judged or asked again; those of SRV records. */
@@ -62,12 +62,13 @@ export interface Features extends RuntimeFeatures, ListenerFeatures {
     followedUpstreams(service: Service, maker: UpstreamsMaker, context: FeatureContext): HandlerFor;
   };
   /** What is between the gateway and other servers: names, TLS, and a proxy. */
-  readonly outbound: RuntimeFeatures["outbound"] & {
-    egressProxy(settings: EgressProxySettings): EgressProxy;
-    proxyDestination(settings: EgressProxySettings): Destination;
-    /** `dial`, which leads to `to`, with a header of the PROXY protocol at the beginning of connections. */
-    proxiedDial(dial: Dial, version: "v1" | "v2", to: Destination): Dial;
-  };
+  readonly outbound: RuntimeFeatures["outbound"] &
+    RevocationLists & {
+      egressProxy(settings: EgressProxySettings): EgressProxy;
+      proxyDestination(settings: EgressProxySettings): Destination;
+      /** `dial`, which leads to `to`, with a header of the PROXY protocol at the beginning of connections. */
+      proxiedDial(dial: Dial, version: "v1" | "v2", to: Destination): Dial;
+    };
   /** `match` and `upstream_path` of routes, what comes before them, `errors` of services. */
   readonly routing: ListenerFeatures["routing"] &
     Matching &
@@ -186,6 +187,16 @@ export type Https = boolean | "open" | "closed";
 /** See `ConfigurationOptions`. */
 export type AcmeMeans = { readonly stateDir: boolean; readonly plainPort: boolean } | "checked";
 
+interface RevocationLists {
+  /** The lists of a file, as they are reported; `where`: see `ShownRevocationList`. */
+  shownRevocationLists(
+    where: string,
+    file: { readonly path: string; readonly content: Buffer },
+    log: Log,
+    wall: number,
+  ): readonly ShownRevocationList[];
+}
+
 interface HttpsPort {
   /**
    * Whether the HTTPS port is open with this configuration. Throws a `ConfigError` if a gateway which runs was not
@@ -194,7 +205,7 @@ interface HttpsPort {
   httpsWith(valid: Pick<ValidConfig, "config" | "source">, https: Https): Https;
 }
 
-interface ServerTls extends HttpsPort {
+interface ServerTls extends HttpsPort, RevocationLists {
   refuseUnkept(valid: Pick<ValidConfig, "config" | "source">, means: AcmeMeans | undefined): void;
   httpsFacts(files: TlsFiles): HttpsFacts;
   /** What the threads of a gateway serve of `global.acme`. */

@@ -84,7 +84,7 @@ export interface RuntimeFeatures {
   readonly outbound: {
     readonly Names: new (options: NamesOptions) => HostNames;
     readonly ServiceRecords: new (options: ServiceRecordsOptions) => TargetsRecords;
-    readonly UpstreamTls: new (settings?: UpstreamTlsSettings) => TlsToUpstreams;
+    readonly UpstreamTls: new (settings?: UpstreamTlsSettings, clock?: Clock) => TlsToUpstreams;
   };
   readonly http2: {
     http2Pool(options: PoolOptions, maxConnections: number, clock: Clock): Pool;

@@ -30,7 +30,7 @@ import type {
 import type { FeatureContext, Features } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { InUse } from "./runtime.ts";
-import type { ShownCertificate } from "./status.ts";
+import type { ShownCertificate, ShownRevocationList } from "./status.ts";
 import { compileUpstreams } from "./upstreams.ts";
 
 export interface Snapshot extends ValidConfig {
@@ -61,6 +61,8 @@ export interface Snapshot extends ValidConfig {
     readonly path: string;
     readonly hosts: readonly string[];
   })[];
+  /** As they are reported. */
+  readonly revocationLists: readonly ShownRevocationList[];
   /** Keys of all plugin instances. */
   readonly instances: ReadonlySet<string>;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
@@ -171,6 +173,7 @@ function* compileInto(
       issued: null,
       shownCertificates: [],
     }),
+    revocationLists: revocationListsOf(valid.config, tools),
     instances: whole.instances,
     counts: {
       services: services.length,
@@ -183,6 +186,20 @@ function* compileInto(
     errors,
     serverTiming: global.serverTiming ? features.logs.withServerTiming : null,
   });
+}
+
+function revocationListsOf(
+  { global: { tls }, services }: Config,
+  { features, log, runtime: { clock } }: SnapshotTools,
+): Snapshot["revocationLists"] {
+  const shown = services.flatMap(({ name, tls: { crl } = {} }) =>
+    crl === undefined ? [] : features.outbound.shownRevocationLists(`services.${name}.tls.crl`, crl, log, clock.wall()),
+  );
+  if (tls?.clientCrl === undefined) return shown;
+  return [
+    ...features.serverTls.shownRevocationLists("global.tls.client_crl", tls.clientCrl, log, clock.wall()),
+    ...shown,
+  ];
 }
 
 const NO_CERTIFICATES: HostCertificates = { find: () => undefined };

@@ -126,6 +126,8 @@ export interface GatewayStatus {
   readonly pluginFaults: readonly PluginFaults[];
   /** The gateway's own: first the listeners', then `global.certificates`. */
   readonly certificates: readonly ShownCertificate[];
+  /** Of `global.tls.client_crl`, then of services. */
+  readonly revocationLists: readonly ShownRevocationList[];
   readonly warnings: readonly Warning[];
 }
 
@@ -170,6 +172,17 @@ export interface ShownCertificate extends CertificateFacts {
   readonly path: string | null;
 }
 
+/** Facts about a list of revoked certificates. */
+export interface ShownRevocationList {
+  /** "global.tls.client_crl", "services.orders.tls.crl" */
+  readonly where: string;
+  readonly path: string;
+  /** The common name of its issuer; null: it has none. */
+  readonly issuer: string | null;
+  /** When it ends, in milliseconds since 1970. */
+  readonly notAfter: number;
+}
+
 /** Something an operator should know: about the configuration, or about the gateway at this moment. */
 export interface Warning {
   readonly code: WarningCode;
@@ -201,6 +214,9 @@ export type WarningCode =
   | "program_replaced"
   | "certificate_expired"
   | "certificate_expires"
+  | "crl_expired"
+  | "crl_expires"
+  | "crl_unused"
   | "key_expires"
   | "configuration_expired"
   | "configuration_expires"

@@ -252,7 +252,20 @@ function ofConfiguration({ configuration, clock, listening: { https } }: ReportS
         "the one for all other names.",
       certificates,
     ),
+    gauges(
+      "edge_gateway_tls_crl_expiry_timestamp_seconds",
+      "When a list of revoked certificates expires, in seconds since 1970.",
+      endsOf(snapshot.revocationLists),
+    ),
   ];
+}
+
+/** Several services may name the same file. */
+function endsOf(lists: ReportSource["configuration"]["snapshot"]["revocationLists"]): Samples<number> {
+  const ends = new Map<string, [Labels, number]>();
+  for (const { path, issuer, notAfter } of lists)
+    ends.set(JSON.stringify([path, issuer]), [["file", path, "issuer", issuer ?? ""], notAfter / 1000]);
+  return [...ends.values()];
 }
 
 function ofSpans(source: ReportSource): Family[] {

@@ -56,6 +56,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
         : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
     certificates: [https?.certificate ?? [], ...hostCertificates].flat(),
+    revocationLists: snapshot.revocationLists,
   };
   const listeners = isListening
     ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true }

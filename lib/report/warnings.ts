@@ -15,7 +15,7 @@ import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "..
 
 export interface WarningsSource extends Pick<
   GatewayStatus,
-  "lastReload" | "digest" | "certificates" | "counters" | "workers" | "state" | "pluginFaults"
+  "lastReload" | "digest" | "certificates" | "revocationLists" | "counters" | "workers" | "state" | "pluginFaults"
 > {
   readonly upstreamSets: readonly UpstreamSetReport[];
   /** SRV records without a current answer. */
@@ -48,6 +48,7 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
     ...ofProgram(source),
     ...ofExpiry(source),
     ...ofCertificates(source),
+    ...ofRevocationLists(source),
     ...ofKeys(source),
     ...ofIdle(source),
     ...ofCounters(source),
@@ -117,6 +118,22 @@ function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warni
   }
 }
 
+function* ofRevocationLists({ revocationLists, wall }: WarningsSource): Iterable<Warning> {
+  for (const { where, path: file, issuer, notAfter } of revocationLists) {
+    const which = `The revocation list ${file} (${where})${issuer === null ? "" : ` of ${issuer}`}`;
+    const at = new Date(notAfter).toISOString();
+    const remedy = "Fetch the next one from its issuer; the new file is read by itself.";
+    const [, service] = /^services\.(.*)\.tls\.crl$/.exec(where) ?? [];
+    const place = { path: where, service: service ?? null };
+    if (wall > notAfter)
+      yield warning("crl_expired", `${which} expired at ${at}: crl_expired decides what it does.`, remedy, place);
+    else if (notAfter - wall < LIST_SOON_MS) yield warning("crl_expires", `${which} expires at ${at}.`, remedy, place);
+  }
+}
+
+/** Issuers publish lists every few days. */
+const LIST_SOON_MS = 3 * 86_400_000;
+
 function* ofKeys({ shown, callers, wall }: WarningsSource): Iterable<Warning> {
   const { near, more } = keyEnds(shown, callers, wall);
   for (const { id, end, ...place } of near) {
@@ -157,6 +174,10 @@ function* ofIdle({ listeners, areQuotasKept, shown }: WarningsSource): Iterable<
     });
   }
   if (listeners.asksForCertificates) return;
+  if (shown.global.tls?.client_crl !== undefined) {
+    const unused = "global.tls.client_crl is not used: no listener asks clients for a certificate.";
+    yield warning("crl_unused", unused, "Set CA_CERT_PATH, or remove the list.", { path: "global.tls.client_crl" });
+  }
   const refused = "The plugin mtls refuses every request: no listener asks clients for a certificate.";
   if (has("mtls"))
     yield warning("mtls_idle", refused, "Set CA_CERT_PATH with the server's certificate, or remove the plugin.");

@@ -25,12 +25,20 @@ export interface TlsOptions {
   readonly certificates?: () => HostCertificates;
   readonly clock: Clock;
   readonly log: Log;
-  /** Versions, ciphers and groups in force, `global.tls`; asked once a connection. Default: those of `contextRules`. */
-  readonly rules?: () => TlsRules | undefined;
+  /** Those in force, `global.tls`; asked once a connection. Default: those of `contextRules`. */
+  readonly rules?: () => ServerTlsRules | undefined;
   /** Milliseconds a client has for its handshake. Default 10 000. */
   readonly handshakeMs?: number;
   /** Whether a new connection may use HTTP/2, and more. Default: yes. */
   readonly protocols?: () => { readonly http2: boolean };
+}
+
+/** Which handshakes of clients succeed. */
+export interface ServerTlsRules extends TlsRules {
+  /** Lists of revoked certificates of clients, PEM. Default: none is looked at. */
+  readonly clientCrl?: { readonly content: Buffer } | undefined;
+  /** What an expired list does with the certificates that it does not have. Default "refuse". */
+  readonly crlExpired?: "refuse" | "allow" | undefined;
 }
 
 export interface TlsConnections {

@@ -14,12 +14,13 @@ import { isDeepStrictEqual } from "node:util";
 import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guardedEmitter } from "../base/event_loop.ts";
-import { contextRules, type TlsRules } from "../base/tls_rules.ts";
+import { shownChain, revokedIn } from "../base/revocation.ts";
+import { contextRules } from "../base/tls_rules.ts";
 import type { IssuedPairs, NoPair, Pair, TlsFiles } from "./certificates.ts";
 import { readClientHello } from "./client_hello.ts";
 import { readFirstBytes } from "./first_bytes.ts";
 import { plainAddress } from "./inbound.ts";
-import type { SecureServers, TlsConnections, TlsOptions } from "./listener.ts";
+import type { SecureServers, ServerTlsRules, TlsConnections, TlsOptions } from "./listener.ts";
 
 export { connectionOf } from "./client_certificate.ts";
 
@@ -35,7 +36,7 @@ const ACME_PROTOCOL = "acme-tls/1";
 export const TICKET_KEY_MS = 3_600_000;
 export const TICKET_KEY_BYTES = 48;
 
-const NO_RULES: TlsRules = {};
+const NO_RULES: ServerTlsRules = {};
 
 interface Entry {
   readonly server: tls.Server;
@@ -57,7 +58,7 @@ export class TlsServers implements SecureServers {
   #isKeyGiven = false;
   readonly #entries: Entry[] = [];
   /** Those that the contexts of all servers were made with. */
-  #rules: TlsRules;
+  #rules: ServerTlsRules;
   #listening = 0;
   #rotation: Timer | null = null;
 
@@ -67,19 +68,23 @@ export class TlsServers implements SecureServers {
   }
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
-  create(files: TlsFiles, connections: TlsConnections): tls.Server {
+  create(files: TlsFiles, { accept, serve }: TlsConnections): tls.Server {
+    const serveChecked = (socket: tls.TLSSocket) => {
+      if (this.#isRefused(socket, entry.files)) socket.destroy();
+      else serve(socket);
+    };
     const contextFor = (socket: Socket, servername: string) => this.#contextFor(entry, socket, servername);
-    const server = this.#serverWith(files, files, contextFor, connections);
+    const server = this.#serverWith(files, files, contextFor, serveChecked);
     // Its own context is for clients that name no host alone.
     const anyContextFor = (socket: Socket, servername: string) =>
       contextFor(socket, servername) ?? this.#contextWith(entry, entry.files);
-    const serverWith = (pair: Pair | NoPair) => this.#serverWith(pair, entry.files, anyContextFor, connections);
+    const serverWith = (pair: Pair | NoPair) => this.#serverWith(pair, entry.files, anyContextFor, serveChecked);
     const entry: Entry = { server, serverWith, files, contexts: new WeakMap(), servers: new WeakMap() };
     this.#entries.push(entry);
     server.on("listening", () => this.#rotateWhileListening(server));
     guard(server, (socket, begin) => {
       const addresses = addressesOf(socket);
-      connections.accept(socket, () => {
+      accept(socket, () => {
         this.#applyRules();
         this.#handshakes.set(addresses, socket);
         socket.once("close", () => {
@@ -96,7 +101,7 @@ export class TlsServers implements SecureServers {
     pair: Pair | NoPair,
     files: TlsFiles,
     contextFor: (socket: Socket, servername: string) => SecureContext | undefined,
-    { serve }: TlsConnections,
+    serve: TlsConnections["serve"],
   ): tls.Server {
     const server = tls.createServer({
       ...this.#contextOptions(pair, files),
@@ -204,6 +209,23 @@ export class TlsServers implements SecureServers {
     server.emit("connection", socket);
   }
 
+  /**
+   * Looks the client's certificate up in the revocation lists. Where certificates are not required a connection stays,
+   * and its certificate counts as not verified.
+   */
+  #isRefused(socket: tls.TLSSocket, { ca, requireClientCert }: TlsFiles): boolean {
+    const { clientCrl, crlExpired: expired = "refuse" } = this.#rules;
+    const shown = clientCrl === undefined || !socket.authorized ? undefined : socket.getPeerX509Certificate();
+    if (shown === undefined) return false;
+    const { clock, log } = this.#options;
+    const revoked = revokedIn(shownChain(shown), ca ?? undefined, { lists: clientCrl!.content, expired }, clock.wall());
+    if (revoked === null) return false;
+    const { code, subject } = revoked;
+    log.warn(`a client certificate is refused: ${code}`, { subject, client_ip: socket.remoteAddress });
+    Object.assign(socket, { authorized: false, authorizationError: code });
+    return requireClientCert;
+  }
+
   /** Ends the connections whose handshake has not finished. */
   endIdle(): void {
     for (const socket of this.#handshakes.values()) socket.destroy();
@@ -278,12 +300,14 @@ export class TlsServers implements SecureServers {
     { ca, requireClientCert }: TlsFiles,
   ): SecureContextOptions & { readonly ticketKeys: Buffer } {
     const rules = contextRules(this.#rules, "server");
+    // A ticket would have OpenSSL's verdict, without that of the lists, and not the CAs between.
+    const noTickets = ca === null || this.#rules.clientCrl === undefined ? 0 : constants.SSL_OP_NO_TICKET;
     return {
       ...(cert === null ? {} : { cert, key }),
       ...(ca === null ? {} : { ca }),
       ...rules,
       // Renegotiation costs the server far more than the client, and nothing needs it; TLS 1.3 has none.
-      secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+      secureOptions: constants.SSL_OP_NO_RENEGOTIATION | noTickets,
       ticketKeys: this.#ticketKey,
       sessionIdContext: createHash("sha256")
         .update(ca ?? "")

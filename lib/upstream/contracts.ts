@@ -187,6 +187,10 @@ export interface UpstreamTlsSettings extends TlsRules {
   readonly servername?: string | undefined;
   /** Default true. */
   readonly verify?: boolean;
+  /** Lists of revoked certificates, PEM. Default: none is looked at. */
+  readonly crl?: { readonly content: Buffer } | undefined;
+  /** What an expired list does with the certificates that it does not have. Default "refuse". */
+  readonly crlExpired?: "refuse" | "allow" | undefined;
 }
 
 /** TLS by the settings of a service. */

@@ -5,7 +5,9 @@ import { createHash } from "node:crypto";
 import { isIP, type Socket } from "node:net";
 import tls, { type PeerCertificate } from "node:tls";
 import type { Secure } from "../base/egress.ts";
+import { systemClock, type Clock } from "../base/clock.ts";
 import { overTls } from "../base/egress_tls.ts";
+import { shownChain, revokedIn } from "../base/revocation.ts";
 import { contextRules } from "../base/tls_rules.ts";
 import type { Address, ConnectTarget, TlsToUpstreams, UpstreamTlsSettings } from "./contracts.ts";
 import { connect } from "./connect.ts";
@@ -14,11 +16,23 @@ export class UpstreamTls implements TlsToUpstreams {
   readonly identity: string;
   readonly #settings: UpstreamTlsSettings;
 
-  constructor(settings: UpstreamTlsSettings = {}) {
-    const { ca, cert, key, servername, verify = true } = settings;
+  readonly #clock: Clock;
+
+  constructor(settings: UpstreamTlsSettings = {}, clock = systemClock) {
+    this.#clock = clock;
+    const { ca, cert, key, servername, verify = true, crl, crlExpired } = settings;
     const rules = JSON.stringify(contextRules(settings, "client"));
     const hash = createHash("sha256");
-    for (const part of [ca?.content, cert?.content, key?.content, servername, String(verify), rules]) {
+    for (const part of [
+      ca?.content,
+      cert?.content,
+      key?.content,
+      servername,
+      String(verify),
+      rules,
+      crl?.content,
+      crlExpired,
+    ]) {
       // With the lengths, bytes that move from one part to the next make another identity.
       hash.update(part === undefined ? "-;" : `${part.length};`).update(part ?? "");
     }
@@ -39,7 +53,9 @@ export class UpstreamTls implements TlsToUpstreams {
       }),
       // SNI cannot carry an address (RFC 6066 §3), but a certificate can.
       servername: isIP(name) === 0 ? name : "",
-      checkServerIdentity: (_host: string, certificate: PeerCertificate) => tls.checkServerIdentity(name, certificate),
+      // Not asked where a session is resumed.
+      checkServerIdentity: (_host: string, certificate: PeerCertificate) =>
+        tls.checkServerIdentity(name, certificate) ?? this.#whyRevoked(certificate),
       // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
       rejectUnauthorized: verify,
     });
@@ -54,11 +70,22 @@ export class UpstreamTls implements TlsToUpstreams {
       const owner = first ?? sessions;
       const session = sessions.get(owner);
       const socket = connect(to, options, first, session === undefined ? more : { ...more, session });
-      socket.on("session", (ticket: Buffer) => void sessions.set(owner, ticket));
+      // A session that is resumed was verified when it began: meanwhile a list may have expired.
+      if (this.#settings.crl === undefined) socket.on("session", (ticket: Buffer) => void sessions.set(owner, ticket));
       socket.once("close", (hadError: boolean) => {
         if (hadError) sessions.delete(owner);
       });
       return socket;
     };
+  }
+
+  /** `shown`: with all of its chain. */
+  #whyRevoked(shown: PeerCertificate): Error | undefined {
+    const { ca, crl, crlExpired: expired = "refuse" } = this.#settings;
+    if (crl === undefined) return undefined;
+    const revoked = revokedIn(shownChain(shown), ca?.content, { lists: crl.content, expired }, this.#clock.wall());
+    if (revoked === null) return undefined;
+    const error = new Error(`the certificate of ${revoked.subject} is refused: ${revoked.code}`);
+    return Object.assign(error, { code: revoked.code });
   }
 }

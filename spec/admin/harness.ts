@@ -103,6 +103,7 @@ export const STATUS: GatewayStatus = {
   tests: { passed: 1, failed: 0 },
   pluginFaults: [],
   certificates: [],
+  revocationLists: [],
   warnings: [],
 };
 

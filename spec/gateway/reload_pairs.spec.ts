@@ -21,6 +21,7 @@ import { manualClock } from "../support/clock.ts";
 import { together } from "../support/following.ts";
 import { backend, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
+import { authority } from "../support/pki.ts";
 import { fileWith } from "../support/process.ts";
 import { behindHeaders } from "../support/proxy_header.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -65,10 +66,13 @@ const MODULE =
 /** Each serves GET /a/x with the header apiKey: k. Together they have every field of the configuration. */
 async function configurations(): Promise<readonly AnyConfigInput[]> {
   const { port } = await backend();
-  const secure = await answering(https.createServer({ cert: SERVER.cert, key: SERVER.key }));
+  const root = authority("root");
+  const issued = root.issue("localhost", { hosts: ["localhost"] });
+  const secure = await answering(https.createServer({ cert: issued.cert, key: issued.key }));
   const http2Port = await answering(http2.createServer());
   const headed = await behindHeaders(http.createServer((_request, response) => void response.end("ok")));
-  const [cert, key, ca] = [fileWith(SERVER.cert), fileWith(SERVER.key), fileWith(CA.cert)];
+  const [cert, key, ca] = [fileWith(SERVER.cert), fileWith(SERVER.key), fileWith(CA.cert + root.cert)];
+  const crl = fileWith(root.list({ from: Date.UTC(2025, 0, 1), to: Date.UTC(2120, 0, 1) }));
   const [clientCert, clientKey] = [fileWith(CLIENT.cert), fileWith(CLIENT.key)];
   const log = fileWith("");
   const module = { path: fileWith(MODULE), sha256: createHash("sha256").update(MODULE).digest("hex") };
@@ -193,6 +197,7 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
         tls: {
           ...{ ca, cert: clientCert, key: clientKey, servername: "localhost", verify: true },
           ...{ min_version: "1.3", ciphers: ["TLS_AES_128_GCM_SHA256"], groups: ["X25519"] },
+          ...{ crl, crl_expired: "refuse" },
         },
         health: { ...HEALTH, path: "/" },
       },
@@ -203,7 +208,10 @@ async function configurations(): Promise<readonly AnyConfigInput[]> {
           ...{ ca, terms_agreed: true, challenge: "tls-alpn-01", eab: { kid: "k", hmac_key: "c2VjcmV0" } },
           ...{ profile: "shortlived", hosts_allowed: ["b.example"] },
         },
-        tls: { min_version: "1.3", ciphers: ["TLS_AES_128_GCM_SHA256"], groups: ["X25519"] },
+        tls: {
+          ...{ min_version: "1.3", ciphers: ["TLS_AES_128_GCM_SHA256"], groups: ["X25519"] },
+          ...{ client_crl: crl, crl_expired: "allow" },
+        },
       },
     ),
     of(

@@ -1,13 +1,12 @@
 /** `global.tls` and `tls` of services: versions, ciphers and groups of handshakes with clients and upstreams. */
 import { once } from "node:events";
-import https from "node:https";
-import type { AddressInfo } from "node:net";
-import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
+import tls, { type ConnectionOptions } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { Gateway, TlsFiles } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
+import { httpsOrigin } from "../support/https_origin.ts";
 import { SHOP } from "../support/more_certs.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, overSocket } from "../support/raw_client.ts";
@@ -137,21 +136,13 @@ describe.each(["localhost", "shop.example.com"])("rules of TLS, for a client tha
 describe("rules of TLS towards upstreams", () => {
   /** The status, version and cipher of a request to an upstream with these options, by a service with these rules. */
   async function met(options: tls.TlsOptions, rules: object) {
-    const sockets: TLSSocket[] = [];
-    const server = https.createServer({ ...options, ...SERVER }, (_request, response) => response.end("ok"));
-    server.on("secureConnection", (socket: TLSSocket) => sockets.push(socket));
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    onTestFinished(() => {
-      server.closeAllConnections();
-      server.close();
-    });
-    const { port: upstream } = server.address() as AddressInfo;
+    const { port: upstream, sockets } = await httpsOrigin({ ...options, ...SERVER });
     const { port } = await running(
       oneService(upstream, { protocol: "https", tls: { ca: fileWith(CA.cert), ...rules } }),
     );
     const { status } = await ask(port, { path: "/a/x" });
-    return [status, sockets[0]?.getProtocol(), sockets[0]?.getCipher().name];
+    const [socket] = sockets;
+    return [status, socket?.getProtocol(), socket?.getCipher().name];
   }
 
   it("refuses an upstream that has no version which tls.min_version allows", async () => {

@@ -32,6 +32,7 @@ describe("status", () => {
         tests: null,
         pluginFaults: [],
         certificates: [],
+        revocationLists: [],
         warnings: [],
       });
       const { changes } = await gateway.reload({ services: [] }, "signal");

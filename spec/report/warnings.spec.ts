@@ -19,6 +19,7 @@ const quiet: WarningsSource = {
   lastReload: null,
   digest: "0123456789ab",
   certificates: [],
+  revocationLists: [],
   counters: null,
   workers: null,
   state: "serving",

@@ -24,6 +24,7 @@ const FAILING = new Set<string>([
   "program_replaced",
   "tests_failed",
   "certificate_expired",
+  "crl_expired",
   "counters_down",
   "workers_missing",
   "plugin_faults",
@@ -31,6 +32,7 @@ const FAILING = new Set<string>([
 ]);
 const ADVICE = new Set<string>([
   "certificates_unused",
+  "crl_unused",
   "route_unreachable",
   "group_unknown",
   "caller_unused",
@@ -41,7 +43,7 @@ const ADVICE = new Set<string>([
   "more",
 ]);
 /** Not failing yet, or on purpose, and not to be forgotten. */
-const PROBLEMS = ["certificate_expires", "key_expires", "upstream_taken_out"];
+const PROBLEMS = ["certificate_expires", "crl_expires", "key_expires", "upstream_taken_out"];
 const ORDER: readonly Severity[] = ["failing", "risk", "advice"];
 
 function severityOf({ code }: Pick<Warning, "code">): Severity {

@@ -41,6 +41,7 @@ function statusOf(digest: string, uptime = 1): Status {
       tests: null,
       plugin_faults: [],
       certificates: [],
+      revocation_lists: [],
       warnings: [],
     },
   };
