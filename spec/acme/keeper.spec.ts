@@ -1,7 +1,9 @@
 import { X509Certificate } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { Challenge } from "../../lib/acme/contracts.ts";
+import { egressProxy } from "../../lib/base/egress_proxy.ts";
 import { memoryFiles } from "../support/acme_files.ts";
+import { connectProxy } from "../support/connect_proxy.ts";
 import { problem } from "./fake_directory.ts";
 import { kept, keptValid, namesOf, nextAttempt } from "./kept.ts";
 
@@ -79,6 +81,14 @@ describe("a keeper without certificates", () => {
     });
   });
 
+  it("asks through the egress proxy, which gets the directory's name", async () => {
+    const proxy = await connectProxy();
+    const url = { secure: false, host: "127.0.0.1", port: proxy.port, user: null, password: null };
+    const settings = egressProxy({ url, except: [], all: false });
+    const { directory } = await keptValid({}, { proxy: () => settings });
+    expect(new Set(proxy.asked)).toEqual(new Set([directory.host]));
+  });
+
   it("does not begin an order that it could not store", async () => {
     const files = memoryFiles((change) => {
       if (change === "write order.json") throw new Error("EROFS: read-only file system");
@@ -152,6 +162,17 @@ describe("hosts of which one fails", () => {
     await nextAttempt(made);
     expect(made.keeper.state).toMatchObject({ state: "valid", error: null });
     expect(made.presented().map(({ hosts }) => hosts)).toEqual([["a.example", "b.example"]]);
+  });
+
+  it("of many the error is one short line", async () => {
+    const hosts = Array.from({ length: 100 }, (_, i) => `host-${i}.example`);
+    const made = await kept({ hosts });
+    Object.assign(made.directory, refusing(...hosts));
+    made.keeper.start();
+    await made.settled();
+    expect(made.keeper.state.error!.length).toBeLessThan(450);
+    expect(made.keeper.state.hosts.every(({ error }) => error !== null)).toBe(true);
+    expect(made.directory.orders.length).toBe(1);
   });
 
   it("the pause after it grows from 10 seconds to 6 hours", async () => {

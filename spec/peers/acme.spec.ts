@@ -27,6 +27,8 @@ interface Responder {
   readonly answers: ChallengeAnswers;
   /** Challenges that are answered now. */
   readonly challenges: Set<Challenge>;
+  /** The hosts that were answered for, in order. */
+  readonly answered: readonly string[];
 }
 
 async function listening(server: http.Server | tls.Server): Promise<number> {
@@ -36,9 +38,10 @@ async function listening(server: http.Server | tls.Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-function answersIn(challenges: Set<Challenge>): ChallengeAnswers {
+function answersIn(challenges: Set<Challenge>, answered: string[]): ChallengeAnswers {
   return {
     async present(challenge) {
+      answered.push(challenge.host);
       challenges.add(challenge);
     },
     async remove(challenge) {
@@ -50,6 +53,7 @@ function answersIn(challenges: Set<Challenge>): ChallengeAnswers {
 /** Answers http-01, but for the hosts in `mute`. */
 async function httpResponder(mute: ReadonlySet<string> = new Set()): Promise<Responder> {
   const challenges = new Set<Challenge>();
+  const answered: string[] = [];
   const server = http.createServer((request, response) => {
     for (const each of challenges) {
       if (each.type !== "http-01" || request.url !== `/.well-known/acme-challenge/${each.token}`) continue;
@@ -57,12 +61,13 @@ async function httpResponder(mute: ReadonlySet<string> = new Set()): Promise<Res
     }
     response.writeHead(404).end();
   });
-  return { port: await listening(server), answers: answersIn(challenges), challenges };
+  return { port: await listening(server), answers: answersIn(challenges, answered), challenges, answered };
 }
 
 /** Answers tls-alpn-01. */
 async function tlsResponder(): Promise<Responder> {
   const challenges = new Set<Challenge>();
+  const answered: string[] = [];
   const server = tls.createServer({
     ALPNProtocols: ["acme-tls/1"],
     SNICallback(servername, done) {
@@ -73,7 +78,7 @@ async function tlsResponder(): Promise<Responder> {
     },
   });
   server.on("secureConnection", (socket) => socket.on("error", () => {}).end());
-  return { port: await listening(server), answers: answersIn(challenges), challenges };
+  return { port: await listening(server), answers: answersIn(challenges, answered), challenges, answered };
 }
 
 interface Kept {
@@ -167,6 +172,20 @@ describe("certificates of pebble", () => {
     expect(hosts[1]!.error).toContain("unauthorized");
     expect(orders).toEqual({ succeeded: 1, failed: 1 });
     expect([...responder.challenges]).toEqual([]);
+  });
+
+  it("hosts that the directory remembers as proved are not proved again, and a new host joins them", async () => {
+    const responder = await httpResponder();
+    const { directory } = await pebble({ httpPort: responder.port, env: { PEBBLE_AUTHZREUSE: "100" } });
+    const kept = keeperOf({ directory, hosts: ["a.example"] }, responder);
+    kept.keeper.start();
+    await valid(kept);
+    await kept.keeper.close();
+    const again = keeperOf({ directory, hosts: ["a.example", "b.example"] }, responder, kept.files);
+    again.keeper.start();
+    await valid(again);
+    expect(again.presented().map(({ hosts }) => hosts)).toEqual([["a.example", "b.example"]]);
+    expect(responder.answered).toEqual(["a.example", "b.example"]);
   });
 
   it("a host that the directory issues nothing for is left out", async () => {
