@@ -1,6 +1,7 @@
 /**
  * Asks one directory (RFC 8555 §6, §7.1): signed requests, nonces, problem documents, and which URLs may be asked.
  */
+import { ACME_SERVER, acmeDestinations } from "../base/acme_servers.ts";
 import type { Clock } from "../base/clock.ts";
 import { Egress, type Destination, type EgressProxy } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
@@ -17,23 +18,12 @@ import { signedJws, type AccountKey } from "./jws.ts";
 /** Leads to servers as `global.egress_proxy` says. Null: there is never a proxy. */
 export type ProxySource = (() => EgressProxy | null) | null;
 
-/** The servers that a configuration lets the keeper ask: the directory's, and those of `hostsAllowed`. */
-export function acmeDestinations({ directory, hostsAllowed }: AcmeSettings): readonly Destination[] {
-  const own = destinationOf(new URL(directory), WHY);
-  const hosts = [own.host, ...hostsAllowed];
-  const ports = own.port === HTTPS_PORT ? [HTTPS_PORT] : [own.port, HTTPS_PORT];
-  return hosts.flatMap((host) => ports.map((port) => ({ host, port, why: WHY })));
-}
-
-const WHY = "acme";
-const HTTPS_PORT = 443;
-
 /** For the requests to the servers of one configuration. */
 export function acmeClient(settings: AcmeSettings, clock: Clock, proxy: ProxySource): Client {
   return new HttpClient({
     clock,
     egress: new Egress(acmeDestinations(settings), proxy),
-    why: WHY,
+    why: ACME_SERVER,
     maxConnections: 2,
     tls: { ca: settings.ca ?? undefined },
   });
@@ -111,7 +101,7 @@ export class Directory {
     const url = text.length <= MAX_URL && URL.canParse(text) ? new URL(text) : null;
     if (url === null || url.protocol !== "https:" || url.username !== "" || url.password !== "")
       throw new AcmeFailure(`the directory names a URL that is not an https:// URL: ${shownText(text)}`);
-    const destination = destinationOf(url, WHY);
+    const destination = destinationOf(url, ACME_SERVER);
     if (!this.#permitted.has(keyOf(destination)))
       throw new AcmeFailure(
         `the directory names a URL of another server, ${destination.host} port ${destination.port}: ` +

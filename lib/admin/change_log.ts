@@ -12,6 +12,8 @@ export type AdminChange = {
 } & (
   | (BeforeAndAfter & { readonly action: "source" | "rollback" })
   | (BeforeAndAfter & { readonly action: "upstream"; readonly service: string; readonly upstream: string })
+  /** Of the key of the account at this directory. */
+  | { readonly action: "rollover"; readonly directory: string }
   | (Purge & { readonly action: "purge"; readonly purged: number })
 );
 

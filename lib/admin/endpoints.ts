@@ -25,6 +25,7 @@ import type { Account } from "./session.ts";
 import type * as tails from "./tail_request.ts";
 import type * as showing from "./shown_request.ts";
 import type * as purges from "./purge_request.ts";
+import type * as rollovers from "./rollover_request.ts";
 import type * as upstreams from "./upstream_request.ts";
 import { askedOf, hasMetricsToken, json, METRICS_TYPE, NO_STORE, queryOf, readiness, retryAfter } from "./replies.ts";
 import type { InterfaceOptions, Secrets } from "./views.ts";
@@ -53,6 +54,7 @@ export interface OnRequest {
   readonly tail: () => Promise<typeof tails>;
   readonly upstream: () => Promise<typeof upstreams>;
   readonly purge: () => Promise<typeof purges>;
+  readonly rollover: () => Promise<typeof rollovers>;
 }
 
 export interface Endpoint {

@@ -146,7 +146,15 @@ export function view<T>(value: T, names = new Map<string, string>()): View<T> {
   return shown as View<T>;
 }
 
-const TIMES: ReadonlySet<string> = new Set<Time>(["at", "since", "until", "adminSince", "loadedAt", "notAfter"]);
+const TIMES: ReadonlySet<string> = new Set<Time>([
+  "at",
+  "since",
+  "until",
+  "adminSince",
+  "loadedAt",
+  "notAfter",
+  "nextAt",
+]);
 
 function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unknown {
   return typeof value === "number"

@@ -30,7 +30,7 @@ export interface WritingOptions extends Pick<
   "reload" | "refresh" | "log" | "audit" | "clock" | "redactSecrets"
 > {
   readonly gateway: ReportedGateway;
-  readonly onRequest: Pick<OnRequest, "upstream">;
+  readonly onRequest: Pick<OnRequest, "upstream" | "rollover">;
   /** `configKeyPath`: null: the configuration needs no signature. */
   readonly settings: Pick<Settings, "configPath" | "configKeyPath">;
 }
@@ -68,6 +68,13 @@ export class Writing {
       { method: "PUT", answer: (inbound, who) => this.#put(inbound, who) },
     ],
     "/gateway/history": [{ method: "GET", answer: (inbound, who) => this.#showHistory(inbound, who) }],
+    "/gateway/acme/rollover": [
+      {
+        method: "POST",
+        answer: async (inbound, who) =>
+          (await loadCode(this.#options.onRequest.rollover)).rolloverRequest(inbound, who, this.#options),
+      },
+    ],
     "/gateway/rollback": [{ method: "POST", answer: (inbound, who) => this.#rollBack(inbound, who) }],
   };
   readonly #upstream: readonly Endpoint[] = [

@@ -19,5 +19,6 @@ export const OF_ADMIN: OnRequest = {
   docs: () => import("../admin/docs_request.ts"),
   tail: () => import("../admin/tail_request.ts"),
   purge: () => import("../admin/purge_request.ts"),
+  rollover: () => import("../admin/rollover_request.ts"),
   upstream: () => import("../admin/upstream_request.ts"),
 };

@@ -110,6 +110,7 @@ export async function auditOf(flags: Flags) {
     ...(areOfStart(flags, process.env) ? [] : (["settings"] as const)),
     ...(process.env.LISTEN_FDS ? (["sockets"] as const) : []),
     ...(hasHttps ? (["serverTls"] as const) : []),
+    ...(config.global.acme === undefined ? [] : (["acme"] as const)),
   ];
   const atStart = [
     ...modulesOf(loadedAtStart(settings, named, modules, hasTests), areOfStart(flags) ? "plain" : "any"),

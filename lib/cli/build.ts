@@ -114,12 +114,13 @@ async function check(file: string, { settings }: Audited): Promise<void> {
 /** The names of rows. */
 async function needs(
   rows: readonly Row[],
-  { settings, features, hasTests }: Audited,
+  { settings, features, hasTests, config }: Audited,
   asked: readonly string[],
 ): Promise<ReadonlySet<string>> {
   const all = withNames(settings, asked);
   await loadNamed(features, all, asked);
-  const loaded = [...loadedAtStart(all, [], features, hasTests), ...loadedOnRequest(all)];
+  const named = config.global.acme === undefined ? [] : (["acme"] as const);
+  const loaded = [...loadedAtStart(all, named, features, hasTests), ...loadedOnRequest(all)];
   // Warnings, which any reload can bring, need none of the commands.
   const broughtWith = (name: string) => (name === "proof" ? [name] : broughtBy(name));
   return new Set(

@@ -104,6 +104,16 @@ export const COMMANDS = {
     exits: "0 nothing differs, 1 something differs, or one version refuses the configuration",
     load: async () => (await import("./compare.ts")).compareVersions,
   },
+  acme: {
+    operand: "rollover",
+    about:
+      "Replace the key of the account that certificates of global.acme are ordered with, while the gateway is stopped",
+    settings: SETTINGS,
+    remedy: "name the configuration with --config FILE",
+    exits: "0 replaced, 1 the directory cannot be asked, or has refused",
+    ifRefused: "no key was replaced",
+    load: async () => (await import("./key_rollover.ts")).rollover,
+  },
   reload: {
     operand: "[FILE]",
     about:

@@ -32,7 +32,8 @@ const OF_GLOBAL: Fields = {
   counters: "sharedCounters",
   egress_proxy: "outbound",
   server_timing: "logs",
-  acme: ["serverTls", "http2", "reporting"],
+  // What keeps them is loaded later, and a build has to have it.
+  acme: ["serverTls", "http2", "reporting", "acme"],
 };
 const OF_ACCESS_LOG: Fields = { file: "logs", sample: "logs", exclude: "logs" };
 const OF_SERVICE: Fields = {

@@ -15,7 +15,8 @@ export function destinationsOf(
 ): readonly Destination[] {
   const ofServices = config.services.flatMap(destinationsOfUpstreams);
   const ofPlugins = features.loaded.plugins?.destinationsOfPlugins(config, kinds) ?? [];
-  const { counters } = config.global;
+  const { acme, counters } = config.global;
   const ofCounters = counters === undefined ? [] : features.sharedCounters.destinationsOfCounters(counters);
-  return [...ofServices, ...ofPlugins, ...ofCounters];
+  const ofCertificates = acme === undefined ? [] : features.serverTls.acmeDestinations(acme);
+  return [...ofServices, ...ofPlugins, ...ofCounters, ...ofCertificates];
 }

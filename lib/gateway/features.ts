@@ -208,6 +208,7 @@ interface HttpsPort {
 interface ServerTls extends HttpsPort, RevocationLists {
   refuseUnkept(valid: Pick<ValidConfig, "config" | "source">, means: AcmeMeans | undefined): void;
   httpsFacts(files: TlsFiles): HttpsFacts;
+  acmeDestinations(acme: NonNullable<Config["global"]["acme"]>): readonly Destination[];
   /** What the threads of a gateway serve of `global.acme`. */
   issuedIn(runtime: Pick<Runtime, "common">): IssuedCertificates;
   /**

@@ -24,6 +24,7 @@ import { challengesOf } from "./acme_challenges.ts";
 import type { CompileTools, EarlyAnswer } from "./compile_types.ts";
 import type { Runtime } from "./runtime.ts";
 
+export { acmeDestinations } from "../base/acme_servers.ts";
 export { httpsWith, refuseUnkept } from "./https_port.ts";
 
 type Configured = Pick<Config["global"], "certificates" | "acme">;

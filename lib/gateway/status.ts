@@ -6,6 +6,7 @@ import type { AcceptableWarning } from "../config/accepted_warnings.ts";
 import type { Json, Path } from "../config/json.ts";
 import type { CountersReport } from "../store/counters.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
+import type { AcmeState } from "../server/issued_certificates.ts";
 import type { Change } from "./config_diff.ts";
 
 export interface Reloaded {
@@ -124,10 +125,12 @@ export interface GatewayStatus {
   readonly tests: { readonly passed: number; readonly failed: number } | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
   readonly pluginFaults: readonly PluginFaults[];
-  /** The gateway's own: first the listeners', then `global.certificates`. */
+  /** The gateway's own: first the listeners', then `global.certificates`, then those of `global.acme`. */
   readonly certificates: readonly ShownCertificate[];
   /** Of `global.tls.client_crl`, then of services. */
   readonly revocationLists: readonly ShownRevocationList[];
+  /** Of what keeps certificates of `global.acme`; null: the configuration does not have it. */
+  readonly acme: AcmeState | null;
   readonly warnings: readonly Warning[];
 }
 
@@ -166,9 +169,12 @@ export interface HttpsFacts extends DefaultCertificate {
 
 /** Facts about a certificate; never its content or its key. */
 export interface ShownCertificate extends CertificateFacts {
-  /** The setting that configures it: "SERVER_CERT_PATH", "listen" where a host gave it, "global.certificates[0]". */
+  /**
+   * The setting that configures it: "SERVER_CERT_PATH", "listen" where a host gave it, "global.certificates[0]",
+   * "global.acme".
+   */
   readonly where: string;
-  /** Null where a host gave it. */
+  /** Null where a host gave it, or it is ordered. */
   readonly path: string | null;
 }
 

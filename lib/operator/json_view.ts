@@ -13,4 +13,4 @@ type SnakeCase<Name> = Name extends `${infer First}${infer Rest}`
   : Name;
 
 /** Members that are times. */
-export type Time = "at" | "since" | "until" | "adminSince" | "loadedAt" | "notAfter";
+export type Time = "at" | "since" | "until" | "adminSince" | "loadedAt" | "notAfter" | "nextAt";

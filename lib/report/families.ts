@@ -6,13 +6,14 @@ import type { Family, Histogram, Labels } from "../observe/exposition.ts";
 import type { Recent, RouteMeter } from "../observe/metrics.ts";
 import { pluginLabels, type Metrics, type PluginMeter } from "../observe/metrics_plan.ts";
 import { gauge } from "../observe/process.ts";
+import type { AcmeState } from "../server/issued_certificates.ts";
 import type { BreakerState } from "../upstream/contracts.ts";
 import { OTHERS, type Peer, type UpstreamSet } from "../upstream/upstream_set.ts";
 import { servingOf, usableOf } from "../upstream/usable.ts";
 import { cachesOf } from "./cache_figures.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { keyEnds } from "./key_ends.ts";
-import { countersOf, type ReportSource } from "./reports.ts";
+import { acmeOf, countersOf, type ReportSource } from "./reports.ts";
 import { workerReportsOf } from "./worker_reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
@@ -223,6 +224,9 @@ function ofConfiguration({ configuration, clock, listening: { https } }: ReportS
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
+  const acme = acmeOf(snapshot);
+  for (const { host, notAfter } of acme?.hosts ?? [])
+    if (notAfter !== null) certificates.push([["file", "", "host", host], notAfter / 1000]);
   const own = https?.certificate ?? null;
   if (own !== null) certificates.push([["file", "", "host", ""], own.notAfter / 1000]);
   return [
@@ -256,6 +260,30 @@ function ofConfiguration({ configuration, clock, listening: { https } }: ReportS
       "edge_gateway_tls_crl_expiry_timestamp_seconds",
       "When a list of revoked certificates expires, in seconds since 1970.",
       endsOf(snapshot.revocationLists),
+    ),
+    ...ofAcme(acme),
+  ];
+}
+
+/** No samples: the configuration does not have `global.acme`. */
+function ofAcme(acme: AcmeState | null): Family[] {
+  const ofState = (read: (state: AcmeState) => number): [Labels, number][] => (acme === null ? [] : [[[], read(acme)]]);
+  const outcomes = acme === null ? [] : Object.entries(acme.orders);
+  return [
+    counters(
+      "edge_gateway_acme_orders_total",
+      "Orders of certificates, by their outcome.",
+      outcomes.map(([outcome, count]) => [["outcome", outcome], count]),
+    ),
+    gauges(
+      "edge_gateway_acme_hosts_without_certificate",
+      "Hosts of global.acme that have no certificate yet.",
+      ofState(({ hosts }) => hosts.filter(({ notAfter }) => notAfter === null).length),
+    ),
+    gauges(
+      "edge_gateway_acme_last_attempt_successful",
+      "Whether the last attempt to order or renew a certificate succeeded; 1 before the first.",
+      ofState(({ error }) => (error === null ? 1 : 0)),
     ),
   ];
 }

@@ -15,7 +15,15 @@ import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "..
 
 export interface WarningsSource extends Pick<
   GatewayStatus,
-  "lastReload" | "digest" | "certificates" | "revocationLists" | "counters" | "workers" | "state" | "pluginFaults"
+  | "lastReload"
+  | "digest"
+  | "certificates"
+  | "acme"
+  | "revocationLists"
+  | "counters"
+  | "workers"
+  | "state"
+  | "pluginFaults"
 > {
   readonly upstreamSets: readonly UpstreamSetReport[];
   /** SRV records without a current answer. */
@@ -104,12 +112,20 @@ function* ofExpiry({ expiresAt, wall }: WarningsSource): Iterable<Warning> {
     );
 }
 
-function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warning> {
+function* ofCertificates({ certificates, acme, wall }: WarningsSource): Iterable<Warning> {
   for (const certificate of certificates) {
+    const isOrdered = certificate.where === "global.acme";
+    const error = acme?.error ?? null;
+    // It is renewed in time, which for some is less than those days before their end.
+    if (isOrdered && error === null && wall <= certificate.notAfter) continue;
     const { notAfter } = certificate;
     const which = nameOf(certificate);
     const date = new Date(notAfter).toISOString().slice(0, 10);
-    const remedy = "Renew it; the new file is read by itself.";
+    const remedy = isOrdered
+      ? error === null
+        ? "Another one is ordered."
+        : `The last attempt to renew it has failed: ${error}`
+      : "Renew it; the new file is read by itself.";
     const path = certificate.where.startsWith("global.") ? certificate.where : null;
     if (wall > notAfter)
       yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it.`, remedy, { path });

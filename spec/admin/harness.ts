@@ -104,6 +104,7 @@ export const STATUS: GatewayStatus = {
   pluginFaults: [],
   certificates: [],
   revocationLists: [],
+  acme: null,
   warnings: [],
 };
 

@@ -71,7 +71,7 @@ export async function writable(
   let logged = "";
   const log = createLog({ format: "json", level: "debug", write: (line) => void (logged += line) });
   const modules = withAllFeatures();
-  const gateway = new Gateway({ configFile: file, modules, log, environment });
+  const gateway = new Gateway({ configFile: file, modules, log, environment, acme: "checked" });
   onTestFinished(async () => void (await gateway.close(0)));
   const read = readSettings({ config: file }, {});
   if (!read.ok) throw new Error(read.issues.join());

@@ -104,6 +104,46 @@ it("orders over tls-alpn-01 without a plain port, where clients need a certifica
   expect(new X509Certificate(certificate).subjectAltName).toContain("IP Address:127.0.0.1");
 });
 
+it("gives the account a new key, while it runs and while it is stopped", async () => {
+  const given = await setup();
+  const { https } = given.ports;
+  const ca = await given.authority.root();
+  const key = () => readFileSync(join(given.state, "acme", "account.key"), "utf8");
+  const admin = { ADMIN_PORT: "0", ADMIN_USER: "admin", ADMIN_PASSWORD: "peers-only", ADMIN_WRITE: "true" };
+  const command = (...more: string[]) =>
+    program(["acme", "rollover", "--config", given.file, "--state-dir", given.state, ...more], {
+      ...{ main: PROGRAM, environment: { LOG_FORMAT: "json" } },
+    }).ended;
+  const running = started(given, admin);
+  await running.says(/a certificate is obtained/);
+  await soon(() => serialAt(https, { servername: "localhost", ca })).toMatch(HEX);
+  await soon(async () => filesIn(given)).toContain("certificates.pem");
+  const adminUrl = /"admin":"([^"]+)"/.exec(await running.says(/"admin":"/))![1]!;
+  const ask = (path: string, method: string, headers: Record<string, string>) =>
+    fetch(new URL(path, adminUrl), { method, headers });
+  const basic = `Basic ${Buffer.from("admin:peers-only").toString("base64")}`;
+  const login = await ask("/login", "POST", { Authorization: basic });
+  const cookie = login.headers
+    .getSetCookie()
+    .map((each) => each.split(";")[0]!)
+    .join("; ");
+  const first = key();
+  await soon(async () => (await ask("/gateway/acme/rollover", "POST", { Cookie: cookie })).status).toBe(200);
+  const second = key();
+  expect(second).not.toBe(first);
+  const { acme } = (await (await ask("/gateway/status", "GET", { Cookie: cookie })).json()) as {
+    acme: { state: string; orders: object };
+  };
+  expect(acme).toMatchObject({ state: "valid", orders: { succeeded: 1, failed: 0 } });
+  expect(await command()).toMatchObject({
+    code: 2,
+    stderr: expect.stringMatching(/a gateway uses .*: ask it with POST \/gateway\/acme\/rollover/) as string,
+  });
+  expect(await ends(running)).toBe(0);
+  expect(await command()).toMatchObject({ code: 0, stdout: expect.stringMatching(/has a new key/) as string });
+  expect(key()).not.toBe(second);
+});
+
 it("ends with 2 where STATE_DIR, or what is in it, cannot be written", async () => {
   const given = await setup();
   const user = 65_534;

@@ -20,6 +20,7 @@ const quiet: WarningsSource = {
   digest: "0123456789ab",
   certificates: [],
   revocationLists: [],
+  acme: null,
   counters: null,
   workers: null,
   state: "serving",

@@ -249,22 +249,45 @@ function reloadCard(): Part<[Status | null]> {
 function certificateCard(): Part<[Status | null, number]> {
   const body = el("div", {}, loading("the certificates"));
   const draw = whenChanged(
-    (certificates: readonly Certificate[], now: number) => {
+    ({ certificates, acme }: Pick<Status, "certificates" | "acme">, now: number) => {
       const list = [...certificates].sort((a, b) => Date.parse(a.not_after) - Date.parse(b.not_after));
+      const awaited = (acme?.hosts ?? []).filter(({ not_after: end }) => end === null);
+      const rows = [...awaited.map(awaitedRow), ...list.map((each) => certificateRow(each, now))];
+      const failed = acme?.error ?? null;
       replace(
         body,
-        list.length === 0
+        rows.length === 0
           ? el("p", { class: "muted" }, "None: the gateway accepts plain HTTP only.")
-          : el("ul", { class: "list" }, ...list.map((each) => certificateRow(each, now))),
+          : el("ul", { class: "list" }, ...rows),
+        failed !== null && el("p", { class: "muted" }, `The last order has failed: ${failed}`),
       );
     },
     // Its text has whole days.
-    (certificates, now) => certificates.map((each) => [each, until(each.not_after, now)]),
+    ({ certificates, acme }, now) => [
+      certificates.map((each) => [each, until(each.not_after, now)]),
+      acme?.hosts,
+      acme?.error,
+    ],
   );
   return {
     node: card("Certificates", null, body),
-    update: (status, now) => status !== null && draw(status.certificates, now),
+    update: (status, now) => status !== null && draw(status, now),
   };
+}
+
+/** A host of `global.acme` that has no certificate yet. */
+function awaitedRow({ host, error }: NonNullable<Status["acme"]>["hosts"][number]): HTMLElement {
+  return el(
+    "li",
+    { class: "certificate" },
+    el(
+      "div",
+      {},
+      el("div", { class: "certificate__names" }, host),
+      el("div", { class: "muted" }, error === null ? "global.acme" : `global.acme: ${error}`),
+    ),
+    fixedBadge("warn", "Ordered", "It has no certificate yet: handshakes for it end with an alert."),
+  );
 }
 
 function certificateRow(
