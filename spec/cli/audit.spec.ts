@@ -48,6 +48,23 @@ describe("edge-gateway audit", () => {
     );
   });
 
+  it("names SRV records, and that their targets are not known, in its lists and in its rules", async () => {
+    const name = "_http._tcp.orders.internal";
+    const file = fileWith({ services: [service({ upstreams: [{ srv: name }], health: { enabled: true } })] });
+    const { dials } = await audited(file);
+    expect(dials.slice(0, 2)).toEqual([
+      { host: name, port: 0, srv: true, why: "upstream" },
+      { host: name, port: 0, srv: true, why: "health" },
+    ]);
+    expect(dials.some(({ why }) => why === "dns")).toBe(true);
+    const { stdout } = await program(["audit", file], { environment: QUIET }).ended;
+    expect(stdout).toContain(`\n  the targets of ${name}  upstream\n`);
+    expect(await printed("--systemd", file)).toContain(`# Connects to the targets of ${name} (upstream).`);
+    const policy = await printed("--network-policy", file);
+    expect(policy).toContain(`# the targets of ${name} (upstream, health).`);
+    expect(policy).toContain("Its targets are not known here: this rule is for all hosts and ports.");
+  });
+
   it("says of STATE_DIR that it is for one user and one process", async () => {
     const folder = emptyFolder();
     const { code, stdout } = await program(["audit", fileWith({ services: [service()] })], {

@@ -5,6 +5,7 @@ import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { h2Open, h2Session } from "../support/h2_client.ts";
 import { v2 } from "../support/proxy_header.ts";
+import { together } from "../support/following.ts";
 import { connect, eventually, overSocket, type RawConnection } from "../support/raw_client.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { backend, client, get, recordedLog, statusesIn } from "./harness.ts";
@@ -94,6 +95,44 @@ describe("connections behind a proxy that tells by the PROXY protocol whose they
       expect(statusesIn(await connection.closed())).toEqual([200]);
       expect(forwarded().at(-1)).toBe(chain);
     }
+  });
+
+  it("acl and rate_limit go by the client of the header, and so does what is logged of a refusal", async () => {
+    const origin = await backend();
+    const logged: string[] = [];
+    const plugins = [
+      { name: "acl", config: { blacklist: ["192.0.2.66"] } },
+      { name: "rate_limit", config: { limit_hour: 2 } },
+    ];
+    const global = { trusted_proxies: TRUSTED, proxy_protocol: "require" } as const;
+    const { port } = await running(oneService(origin.port, { plugins }, global), {
+      accessLog: (lines) => void logged.push(...lines.trim().split("\n")),
+    });
+    const from = (address: string) => got(port, `PROXY TCP4 ${address} 203.0.113.7 1 2\r\n`);
+    expect(await from("192.0.2.66")).toEqual([403]);
+    expect([await from("192.0.2.1"), await from("192.0.2.1"), await from("192.0.2.1")]).toEqual([[200], [200], [429]]);
+    expect(await from("192.0.2.2")).toEqual([200]);
+    await eventually(() => logged.length === 5);
+    const seen = logged.map((line) => JSON.parse(line) as { client_ip: string; status: number });
+    expect(seen.map(({ client_ip: ip, status }) => `${ip} ${status}`)).toEqual([
+      "192.0.2.66 403",
+      "192.0.2.1 200",
+      "192.0.2.1 200",
+      "192.0.2.1 429",
+      "192.0.2.2 200",
+    ]);
+  });
+
+  it("with two workers a limit counts the requests of a client of headers to both", async () => {
+    const origin = await backend();
+    const plugins = [{ name: "rate_limit", config: { limit_hour: 3 } }];
+    const global = { trusted_proxies: TRUSTED, proxy_protocol: "require" } as const;
+    const { ports } = await together({ config: oneService(origin.port, { plugins }, global) });
+    const statuses: number[] = [];
+    for (const port of [...ports, ...ports])
+      statuses.push(...(await got(port, "PROXY TCP4 192.0.2.1 203.0.113.7 1 2\r\n")));
+    expect(statuses).toEqual([200, 200, 200, 429]);
+    expect(await got(ports[0]!, V2)).toEqual([200]);
   });
 
   it("a client's limit of connections counts those of its address, through whichever proxy they come", async () => {

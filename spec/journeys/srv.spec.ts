@@ -1,7 +1,8 @@
 /** Upstreams that are SRV records: a service follows their targets without a reload. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
+import { takenOutOf } from "../../lib/gateway/taken_out.ts";
 import { takeOut } from "../../lib/upstream/taken_out.ts";
 import { manualClock } from "../support/clock.ts";
 import { dnsServer } from "../support/dns_server.ts";
@@ -389,6 +390,62 @@ describe("targets of a record", () => {
     clock.advance(10 * TTL_MS);
     await until("");
     expect((await explained()).reasons.join(" ")).toContain("No targets are known at the moment.");
+  });
+});
+
+describe("targets that were taken out", () => {
+  const restored = async (known: string) => {
+    const made = await service("a b");
+    const { gateway, port } = await made.start();
+    const internals = Gateway.internalsOf(gateway as Gateway);
+    const id = `u/${known}.test:${made.of(known === "b" ? "b" : "a").port}`;
+    takenOutOf(internals).restore([{ service: "s", id, state: "eject", since: 1 }]);
+    const shown = () => gateway.health.services[0]!.upstreams;
+    const until = (count: number) => eventually(() => (made.clock.advance(100), shown().length === count));
+    return { ...made, internals, port, shown, until };
+  };
+
+  it("before a restart are out once they are known, and not before", async () => {
+    const { says, until, shown, port, told } = await restored("b");
+    says("a b");
+    await until(2);
+    expect(shown().map(({ adminState }) => adminState)).toEqual([null, "eject"]);
+    for (let i = 0; i < 3; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("a");
+    expect(told().filter((line) => line.includes("no longer taken out"))).toEqual([]);
+  });
+
+  it("and are gone are reported once the record has had an answer", async () => {
+    const { says, until, told } = await restored("gone");
+    says("a");
+    await until(1);
+    expect(told()).toContain("warn upstream is no longer taken out: the configuration has it no longer");
+  });
+});
+
+describe("a thousand targets", () => {
+  it("of which other ones leave and come with each answer are put into force in a turn of milliseconds", async () => {
+    const { dns, runtime, clock, upstreams, of, answers } = await started("a", "a");
+    const targets = (from: number) =>
+      Array.from({ length: 1000 }, (_none, i) => ({ name: `t${from + i}.test`, port: of("a").port }));
+    const turns: number[] = [];
+    const replace = runtime.replace.bind(runtime);
+    vi.spyOn(runtime, "replace").mockImplementation((plan, pools) => {
+      const begun = performance.now();
+      replace(plan, pools);
+      turns.push(performance.now() - begun);
+    });
+    onTestFinished(() => void vi.restoreAllMocks());
+    for (let change = 0; change < 30; change++) {
+      dns.answers.set(RECORD, targets(change * 10));
+      const { length } = dns.asked;
+      clock.advance(TTL_MS);
+      await eventually(() => dns.asked.length > length);
+      await eventually(() => (clock.advance(10), turns.length > change), "the change");
+    }
+    expect(upstreams().length).toBe(1000);
+    expect(await answers(2)).toBe("a a");
+    // The least: others may need the machine in between.
+    expect(Math.min(...turns)).toBeLessThan(5);
   });
 });
 
