@@ -1,7 +1,7 @@
 /**
  * The account at a directory (RFC 8555 §7.3) and its key in `account.key`: registration, and another key.
  */
-import { messageOf } from "../base/errors.ts";
+import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { AcmeFiles, AcmeSettings } from "./contracts.ts";
 import { jsonObject, type Directory, type DirectoryAnswer, type Signer } from "./directory.ts";
@@ -52,7 +52,7 @@ export class AcmeAccount {
     return signer;
   }
 
-  /** The directory says that it does not know the account. */
+  /** The next `signer` looks the account up again. */
   forget(): void {
     this.#known = null;
   }
@@ -68,27 +68,28 @@ export class AcmeAccount {
     try {
       await directory.post(url, signedJws({ jwk: next.jwk, url }, payload, next), signer);
     } catch (error) {
-      // Whether the directory has taken the key is known only where it has answered.
-      if (error instanceof AcmeFailure && !error.isPassing) await this.#remove(NEXT_KEY);
+      // The answer may be lost while the directory has taken the key.
+      if ((await this.#finishRollover(directory).catch(ignore)) === "replaced") return;
       throw error;
     }
     await this.#takeNext(pem);
-    const { directory: known, email } = settings;
-    this.#known = { directory: known, email, pem, signer: { key: next, account: signer.account } };
   }
 
-  /** The program or the connection has ended while the key was replaced: the directory knows which key holds. */
-  async #finishRollover(directory: Directory): Promise<void> {
+  /**
+   * Asks the directory which key holds, where the program or the connection has ended while the key was replaced. The
+   * new key is on disk until the directory has answered.
+   */
+  async #finishRollover(directory: Directory): Promise<"replaced" | "not replaced"> {
     const pem = this.#read(NEXT_KEY);
-    if (pem === null) return;
-    this.forget();
-    if ((await existingAccount(directory, keyOf(NEXT_KEY, pem), null)) !== null) {
-      await this.#takeNext(pem);
-      this.#log.info("ACME: the new key of the account is in force: its replacement had been interrupted");
-    } else {
+    if (pem === null) return "not replaced";
+    if ((await existingAccount(directory, keyOf(NEXT_KEY, pem), null)) === null) {
       await this.#remove(NEXT_KEY);
-      this.#log.info("ACME: the key of the account stays: its replacement had been interrupted");
+      this.#log.info("ACME: the key of the account stays: its replacement was interrupted, or refused");
+      return "not replaced";
     }
+    await this.#takeNext(pem);
+    this.#log.info("ACME: the new key of the account is in force: its replacement was interrupted");
+    return "replaced";
   }
 
   /** In this order: a crash between the two leaves the new key in both files. */

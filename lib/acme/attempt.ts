@@ -45,7 +45,8 @@ export async function attempt(context: AttemptContext): Promise<AttemptResult> {
     } catch (error) {
       if (signal.aborted || !(error instanceof AcmeFailure)) throw error;
       count("failed");
-      if (error.type === "accountDoesNotExist") account.forget();
+      // The account may be gone, or deactivated: the next attempt looks it up, and says so.
+      if (error.type === "accountDoesNotExist" || error.type === "unauthorized") account.forget();
       const refused = refusedHosts(error, hosts);
       const isReplaced = error.type === "alreadyReplaced" && replaces !== null;
       if (orders === MAX_ORDERS || !(isReplaced || refused.size > 0))

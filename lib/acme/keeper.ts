@@ -130,9 +130,10 @@ class Keeper implements CertificateKeeper {
     if (this.#work?.doing === "asking") await this.#work.done;
     if (this.#phase === "closed") throw new AcmeFailure("the program ends");
     if (this.#work !== null) throw new AcmeFailure("an order is under way: try again once it has ended");
+    const settings = this.#settings;
     await this.#do("replacing the key", async (signal) => {
-      await this.#account.rollover(await this.#directory(signal), this.#settings);
-      this.#tools.log.info("ACME: the key of the account is replaced", { directory: this.#settings.directory });
+      await this.#account.rollover(await this.#directory(signal), settings);
+      this.#tools.log.info("ACME: the key of the account is replaced", { directory: settings.directory });
     });
   }
 

@@ -102,9 +102,19 @@ async function answer(
   presented.push(challenge);
   await unlessAborted(answers.present(challenge), signal);
   // The directory looks already where the program was restarted meanwhile.
-  if (textIn(asked, "status") === "pending") await directory.post(url, {}, signer);
-  return null;
+  if (textIn(asked, "status") !== "pending") return null;
+  try {
+    await directory.post(url, {}, signer);
+    return null;
+  } catch (error) {
+    // Of this host alone, unless the whole order could not go on either.
+    if (!(error instanceof AcmeFailure) || error.isPassing || OF_ALL.has(error.type ?? "")) throw error;
+    return error.message;
+  }
 }
+
+/** Types of problems that are not about a host. */
+const OF_ALL: ReadonlySet<string> = new Set(["accountDoesNotExist", "unauthorized", "userActionRequired", "badNonce"]);
 
 const TOKEN = /^[\w-]{16,256}$/;
 

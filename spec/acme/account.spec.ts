@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { memoryFiles } from "../support/acme_files.ts";
 import { problem } from "./fake_directory.ts";
-import { kept, keptValid, type Kept } from "./kept.ts";
+import { kept, keptValid, nextAttempt, type Kept } from "./kept.ts";
 
 const SECRET = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
 const EAB = { kid: "kid-1", hmacKey: Buffer.from(SECRET, "base64url") };
@@ -100,6 +100,18 @@ describe("an account", () => {
     expect(files.changes).toEqual([]);
   });
 
+  it("that is deactivated while it is in use is looked up again, and the error says so", async () => {
+    const made = await keptValid();
+    made.directory.instead = ({ path }) => (path === "/new-order" ? problem("unauthorized", "not valid") : undefined);
+    made.directory.amend = ({ path }, answer) =>
+      path === "/new-account" ? { ...answer, body: { status: "deactivated" } } : answer;
+    made.keeper.configure({ ...made.settings, hosts: ["c.example"] });
+    await made.settled();
+    expect(made.keeper.state.error).toBe("unauthorized: not valid");
+    await nextAttempt(made);
+    expect(made.keeper.state.error).toBe("the account is deactivated: remove account.key for a new one");
+  });
+
   it("that is deactivated is an error that says what to do", async () => {
     const made = await keptValid();
     await made.keeper.close();
@@ -159,8 +171,16 @@ describe("another key of the account", () => {
   ])("whose answer is lost, and which the directory %s: the next start knows", async (_how, isTaken) => {
     const made = await keptValid();
     const former = keyOf(made);
-    if (isTaken) made.directory.amend = ({ path }, answer) => (path === "/key-change" ? { status: 500 } : answer);
-    else made.directory.instead = ({ path }) => (path === "/key-change" ? "broken" : undefined);
+    let isDown = false;
+    made.directory.instead = ({ path }) => {
+      if (isDown || (path === "/key-change" && !isTaken)) {
+        isDown = true;
+        return "broken";
+      }
+      isDown = path === "/key-change";
+      return undefined;
+    };
+    made.directory.amend = ({ path }, answer) => (path === "/key-change" ? { status: 500 } : answer);
     await expect(made.keeper.rollover()).rejects.toThrow();
     await made.keeper.close();
     const next = made.files.content.get("account-next.key")!;
@@ -172,6 +192,21 @@ describe("another key of the account", () => {
     expect(again.keeper.state).toMatchObject({ state: "valid", error: null });
     expect(keyOf(made)).toEqual(isTaken ? next : former);
     expect(made.files.content.has("account-next.key")).toBe(false);
+    expect(made.directory.accounts.length).toBe(1);
+  });
+
+  it.each([
+    ["an error", { status: 500 }],
+    ["a URL of another server", { headers: { Location: "https://169.254.169.254/" } }],
+  ])("that the directory has taken, and answers with %s, is in force", async (_what, answer) => {
+    const made = await keptValid();
+    const former = keyOf(made);
+    made.directory.amend = ({ path }, given) => (path === "/key-change" ? answer : given);
+    await made.keeper.rollover();
+    expect(keyOf(made)).not.toEqual(former);
+    made.keeper.configure({ ...made.settings, hosts: ["c.example"] });
+    await made.settled();
+    expect(made.keeper.state.state).toBe("valid");
     expect(made.directory.accounts.length).toBe(1);
   });
 

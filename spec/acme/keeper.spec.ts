@@ -164,6 +164,16 @@ describe("hosts of which one fails", () => {
     expect(made.presented().map(({ hosts }) => hosts)).toEqual([["a.example", "b.example"]]);
   });
 
+  it("and that the directory does not even look at is left out", async () => {
+    const made = await kept();
+    made.directory.instead = ({ path }) =>
+      path === "/challenge/0" ? problem("connection", "no address", {}, 400) : undefined;
+    made.keeper.start();
+    await made.settled();
+    expect(made.presented().map(({ hosts }) => hosts)).toEqual([["b.example"]]);
+    expect(made.keeper.state.hosts.map(({ error }) => error)).toEqual(["connection: no address", null]);
+  });
+
   it("of many the error is one short line", async () => {
     const hosts = Array.from({ length: 100 }, (_, i) => `host-${i}.example`);
     const made = await kept({ hosts });
