@@ -29,6 +29,22 @@ describe("a folder of state", () => {
     expect(readdirSync(folder.path)).toEqual(["counts"]);
   });
 
+  it("has folders in it, for its user alone, with files that are replaced and removed", async () => {
+    const folder = await StateFolder.open(emptyFolder());
+    mkdirSync(join(folder.path, "acme"), { mode: 0o755 });
+    const inner = folder.inner("acme");
+    expect(inner.read("account.key")).toBeNull();
+    await inner.write("account.key", Buffer.from("one"));
+    await inner.write("account.key", Buffer.from("two"));
+    expect([modeOf(inner.path), modeOf(join(inner.path, "account.key"))]).toEqual(["700", "600"]);
+    expect([String(inner.read("account.key")), readdirSync(inner.path)]).toEqual(["two", ["account.key"]]);
+    for (let n = 0; n < 2; n++) await inner.remove("account.key");
+    expect(readdirSync(inner.path)).toEqual([]);
+    writeFileSync(join(folder.path, "file"), "");
+    expect(() => folder.inner("file")).toThrow(StateProblem);
+    await folder.close();
+  });
+
   it("a write that fails leaves the former content, and the next one can succeed", async () => {
     const folder = await StateFolder.open(emptyFolder());
     await folder.write("counts", [Buffer.from("one")]);

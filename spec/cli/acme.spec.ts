@@ -1,8 +1,15 @@
-/** What the program does with `global.acme` before a certificate is ordered. */
-import { describe, expect, it } from "vitest";
+/** What the program does with `global.acme` before a certificate is there. */
+import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import tls from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { createGateway } from "../../lib/index.ts";
+import { SERVER } from "../support/certs.ts";
 import { oneService } from "../support/gateway.ts";
+import { freePort } from "../support/origin.ts";
 import { fileWith, program } from "../support/process.ts";
+import { pem } from "./pem.ts";
 
 const ACME = { directory: "https://127.0.0.1:9/directory", hosts: ["shop.example"], terms_agreed: true };
 const withAcme = (acme: object = {}, global: object = {}) =>
@@ -37,6 +44,64 @@ describe("global.acme without what it needs", () => {
   });
 });
 
+/** Nothing listens at the directory. */
+async function runningWith(global: object, environment: Record<string, string> = {}) {
+  const state = mkdtempSync(join(tmpdir(), "edge-gateway-"));
+  onTestFinished(() => rmSync(state, { recursive: true, force: true }));
+  const file = fileWith(oneService(9, {}, global as never));
+  const https = await freePort();
+  const words = ["--config", file, "--http-port", "0", "--https-port", String(https), "--listen-host", "127.0.0.1"];
+  const started = program(words, { environment: { STATE_DIR: state, LOG_FORMAT: "json", ...environment } });
+  await started.says(/ started"/);
+  const reload = async (next: object, says: RegExp) => {
+    writeFileSync(file, JSON.stringify(oneService(9, {}, next as never)));
+    await started.says(says);
+  };
+  return { ...started, https, reload, state };
+}
+
+/** The code of the error of a handshake. */
+function refusal(port: number, servername: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = tls.connect({ host: "127.0.0.1", port, servername });
+    onTestFinished(() => void socket.destroy());
+    socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message));
+  });
+}
+
+describe("the program with global.acme", () => {
+  it("starts without a certificate, says what it waits for, and ends at once", async () => {
+    const { https, says, child, ended, state } = await runningWith({ acme: ACME });
+    await says(/certificates are waited for; until then TLS for these hosts ends with an alert/);
+    expect(await refusal(https, "shop.example")).toBe("ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR");
+    expect(await refusal(https, "other.example")).toMatch(/UNRECOGNIZED_NAME/);
+    await says(/ACME: no certificate for all hosts/);
+    expect(statSync(join(state, "acme")).mode & 0o777).toBe(0o700);
+    child.kill("SIGTERM");
+    expect((await ended).code).toBe(0);
+  });
+
+  it("takes a reload with other hosts, and refuses one that leaves no certificate", async () => {
+    const { https, reload, says } = await runningWith({ acme: ACME });
+    await reload({ acme: { ...ACME, hosts: ["pay.example"] } }, /"hosts":\["pay\.example"\]/);
+    expect(await refusal(https, "pay.example")).toBe("ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR");
+    expect(await refusal(https, "shop.example")).toMatch(/UNRECOGNIZED_NAME/);
+    await reload({}, /global\.certificates  open and close the HTTPS port/);
+    expect(await refusal(https, "pay.example")).toBe("ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR");
+    await says(/reload refused/);
+  });
+
+  it("begins with the reload that brings it, where there is a STATE_DIR", async () => {
+    const { cert, key } = pem({ cert: SERVER.cert, key: SERVER.key });
+    const settings = { SERVER_CERT_PATH: cert!, SERVER_KEY_PATH: key! };
+    const { https, reload } = await runningWith({}, settings);
+    await reload({ acme: ACME }, /certificates are waited for/);
+    expect(await refusal(https, "shop.example")).toBe("ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR");
+    const without = await runningWith({}, { ...settings, STATE_DIR: "" });
+    await without.reload({ acme: ACME }, /global\.acme  needs STATE_DIR/);
+  });
+});
+
 describe("commands that look at global.acme", () => {
   it("validate, test, diff and explain need no STATE_DIR, and ask nobody", async () => {
     const file = fileWith(withAcme({}, { https_redirect: {} }));
@@ -51,10 +116,22 @@ describe("commands that look at global.acme", () => {
     expect((await run(["validate", file, "--settings", "none"])).stdout).not.toContain("the settings decide");
   });
 
-  it("audit lists the HTTPS port, which it opens", async () => {
-    const audited = JSON.parse((await run(["audit", fileWith(withAcme()), "--json"])).stdout) as {
+  it("audit lists the HTTPS port, which it opens, the directory and hosts_allowed, and what orders", async () => {
+    const file = fileWith(withAcme({ directory: "https://ca.example:14000/dir", hosts_allowed: ["api.ca.example"] }));
+    const audited = JSON.parse((await run(["audit", file, "--json", "--state-dir", "/state"])).stdout) as {
       listens: { port: number; why: string }[];
+      dials: { host: string; port: number; why: string[] | string }[];
+      modules: { path: string }[];
+      writes: string[];
     };
+    const dials = audited.dials.filter(({ why }) => [why].flat().includes("acme"));
+    expect(dials.map(({ host, port }) => `${host}:${port}`)).toEqual(
+      expect.arrayContaining(["ca.example:14000", "api.ca.example:443"]),
+    );
+    expect(audited.modules.some(({ path }) => path.includes("lib/acme/keeper"))).toBe(true);
+    expect(audited.writes).toContain("/state/*");
+    const plain = JSON.parse((await run(["audit", fileWith(oneService(9)), "--json"])).stdout) as typeof audited;
+    expect(plain.modules.filter(({ path }) => path.includes("/acme"))).toEqual([]);
     expect(audited.listens.filter(({ why }) => why === "https").map(({ port }) => port)).toEqual([8443, 8443]);
   });
 });

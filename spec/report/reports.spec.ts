@@ -33,6 +33,7 @@ describe("status", () => {
         pluginFaults: [],
         certificates: [],
         revocationLists: [],
+        acme: null,
         warnings: [],
       });
       const { changes } = await gateway.reload({ services: [] }, "signal");
