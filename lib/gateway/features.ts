@@ -211,6 +211,7 @@ interface ServerTls extends HttpsPort, RevocationLists {
   acmeDestinations(acme: NonNullable<Config["global"]["acme"]>): readonly Destination[];
   /** What the threads of a gateway serve of `global.acme`. */
   issuedIn(runtime: Pick<Runtime, "common">): IssuedCertificates;
+  shownIssued(issued: IssuedCertificates): readonly ShownCertificate[];
   /**
    * Compiles `global.certificates` and `global.acme`. `early`: challenges, the redirect, and the refusal of misdirected
    * requests.

@@ -13,7 +13,7 @@
  * began with.
  */
 import { X509Certificate } from "node:crypto";
-import { coversHost, factsOf } from "../base/pem.ts";
+import { coversHost, factsOf, type CertificateFacts } from "../base/pem.ts";
 import type { Config } from "../config/model.ts";
 import { problem } from "../http/reply.ts";
 import { hostOf } from "../route/tree.ts";
@@ -23,6 +23,7 @@ import { IssuedCertificates } from "../server/issued_certificates.ts";
 import { challengesOf } from "./acme_challenges.ts";
 import type { CompileTools, EarlyAnswer } from "./compile_types.ts";
 import type { Runtime } from "./runtime.ts";
+import type { ShownCertificate } from "./status.ts";
 
 export { acmeDestinations } from "../base/acme_servers.ts";
 export { httpsWith, refuseUnkept } from "./https_port.ts";
@@ -65,6 +66,18 @@ function firstOf(answers: readonly EarlyAnswer[]): EarlyAnswer {
 /** Of one gateway, whatever configuration is in force. */
 export function issuedIn(runtime: Pick<Runtime, "common">): IssuedCertificates {
   return runtime.common("issued certificates", () => new IssuedCertificates());
+}
+
+/** Certificates are read once. */
+const known = new WeakMap<Pair, CertificateFacts>();
+
+/** As they are reported. */
+export function shownIssued({ certificates }: IssuedCertificates): readonly ShownCertificate[] {
+  return certificates.map((pair) => {
+    const facts = known.get(pair) ?? factsOf(pair.cert);
+    known.set(pair, facts);
+    return { where: "global.acme", path: null, ...facts };
+  });
 }
 
 /** `defaultCertificate` returns null where no listener serves HTTPS. */

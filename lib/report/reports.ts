@@ -2,15 +2,13 @@
  * The status of a gateway at one moment.
  */
 import { isProgramReplaced } from "../base/own_code.ts";
-import { factsOf, type CertificateFacts } from "../base/pem.ts";
 import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics_plan.ts";
 import type { CountersReport } from "../store/counters.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { GatewayInternals } from "../gateway/internals.ts";
 import type { Snapshot } from "../gateway/snapshot.ts";
-import type { GatewayStatus, ShownCertificate } from "../gateway/status.ts";
-import type { Pair } from "../server/certificates.ts";
+import type { GatewayStatus } from "../gateway/status.ts";
 import type { AcmeState } from "../server/issued_certificates.ts";
 import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import { warningsOf } from "./warnings.ts";
@@ -38,6 +36,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
     commonName,
     notAfter,
   }));
+  const issued = snapshot.issued === null ? [] : source.features.serverTls.shownIssued(snapshot.issued);
   const status = {
     version,
     state,
@@ -59,7 +58,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
         ? null
         : { passed: lastTests.report.passed, failed: lastTests.report.failed },
     pluginFaults: [...pluginFaults.values()],
-    certificates: [https?.certificate ?? [], ...hostCertificates, ...issuedIn(snapshot)].flat(),
+    certificates: [https?.certificate ?? [], ...hostCertificates, ...issued].flat(),
     revocationLists: snapshot.revocationLists,
     acme: acmeOf(snapshot),
   };
@@ -95,17 +94,6 @@ export function acmeOf({ issued }: Pick<Snapshot, "issued">): AcmeState | null {
   if (state === null || state.nextAt === null) return state;
   // A moment that is counted from now is not quite the same each time.
   return { ...state, nextAt: Math.ceil(state.nextAt / 1000) * 1000 };
-}
-
-/** Certificates are read once. */
-const known = new WeakMap<Pair, CertificateFacts>();
-
-function issuedIn({ issued }: Pick<Snapshot, "issued">): readonly ShownCertificate[] {
-  return (issued?.certificates ?? []).map((pair) => {
-    const facts = known.get(pair) ?? factsOf(pair.cert);
-    known.set(pair, facts);
-    return { where: "global.acme", path: null, ...facts };
-  });
 }
 
 /** The state of the counters that gateways share; null: there are none. */
