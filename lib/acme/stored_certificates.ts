@@ -24,6 +24,8 @@ export interface StoredCertificate {
   readonly directory: string;
   /** Milliseconds since 1970; null: a former process has got it. */
   readonly obtainedAt: number | null;
+  /** Whether it is for the host. */
+  readonly covers: (host: string) => boolean;
 }
 
 const FILE = "certificates.pem";
@@ -58,7 +60,17 @@ function certificateIn(part: string): StoredCertificate {
   const chain = chainOf(part);
   const problem = chainProblem(chain, readableKey(key), []);
   if (problem !== undefined) throw new Error(`a certificate in it ${problem}`);
-  return { chain, key: Buffer.from(key), directory, obtainedAt: null };
+  return { chain, key: Buffer.from(key), directory, obtainedAt: null, covers: coverageOf(chain) };
+}
+
+/** Each host is asked for once: a hundred of them take OpenSSL 5 ms, and each look and each status asks for all. */
+function coverageOf({ leaf }: CertificateChain): (host: string) => boolean {
+  const known = new Map<string, boolean>();
+  return (host) => {
+    const covered = known.get(host) ?? coversHost(leaf, host);
+    known.set(host, covered);
+    return covered;
+  };
 }
 
 /** Node's message may have a part of what it could not read. */
@@ -86,7 +98,7 @@ export function certificateFor(
   certificates: readonly StoredCertificate[],
   now: number,
 ): StoredCertificate | undefined {
-  const covering = certificates.filter(({ chain }) => coversHost(chain.leaf, host));
+  const covering = certificates.filter((each) => each.covers(host));
   return covering.find(({ chain }) => now <= chain.notAfter) ?? covering[0];
 }
 
@@ -97,5 +109,5 @@ export function storedCertificate(
   directory: string,
   obtainedAt: number,
 ): StoredCertificate {
-  return { chain, key: pemOf(key), directory, obtainedAt };
+  return { chain, key: pemOf(key), directory, obtainedAt, covers: coverageOf(chain) };
 }

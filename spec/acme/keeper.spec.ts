@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import type { Challenge } from "../../lib/acme/contracts.ts";
 import { egressProxy } from "../../lib/base/egress_proxy.ts";
 import { memoryFiles } from "../support/acme_files.ts";
@@ -242,6 +242,17 @@ describe("hosts of which one fails", () => {
     Object.assign(made.directory, refusing());
     await nextAttempt(again);
     expect(again.presented().map(({ hosts }) => hosts)).toEqual([["a.example", "b.example"]]);
+  });
+});
+
+describe("looks at certificates that are there", () => {
+  it("ask OpenSSL no more which hosts they are for", async () => {
+    const made = await keptValid();
+    const asked = vi.spyOn(X509Certificate.prototype, "checkHost");
+    onTestFinished(() => asked.mockRestore());
+    made.clock.advance(600_000);
+    expect(made.keeper.state.hosts.every(({ notAfter }) => notAfter !== null)).toBe(true);
+    expect(asked.mock.calls).toEqual([]);
   });
 });
 
