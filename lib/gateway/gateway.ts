@@ -124,6 +124,7 @@ export class GatewayCore {
       protocols: () => inForce().global,
       certificates: () => inForce().certificates,
       rules: () => inForce().global.tls,
+      ...(metrics !== null && { handshakes: metrics }),
     });
     configuration.onReplaced = (before, next) => renewSessions(listener, before.global, next.global);
     const internals = {

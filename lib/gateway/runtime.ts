@@ -23,6 +23,7 @@ import type {
   TargetsRecords,
   TlsToUpstreams,
   UpstreamTlsSettings,
+  UpstreamTlsTools,
 } from "../upstream/contracts.ts";
 import { UpstreamSet, type Pool, type Peer } from "../upstream/upstream_set.ts";
 import { Http1Pool } from "../upstream/pool.ts";
@@ -84,7 +85,7 @@ export interface RuntimeFeatures {
   readonly outbound: {
     readonly Names: new (options: NamesOptions) => HostNames;
     readonly ServiceRecords: new (options: ServiceRecordsOptions) => TargetsRecords;
-    readonly UpstreamTls: new (settings?: UpstreamTlsSettings, clock?: Clock) => TlsToUpstreams;
+    readonly UpstreamTls: new (settings?: UpstreamTlsSettings, tools?: UpstreamTlsTools) => TlsToUpstreams;
   };
   readonly http2: {
     http2Pool(options: PoolOptions, maxConnections: number, clock: Clock): Pool;

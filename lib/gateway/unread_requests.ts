@@ -27,8 +27,8 @@ export class UnreadRequests {
     const { clock, accessLog, metrics, configuration } = this.#tools;
     const now = clock.now();
     const clientAddress = plainAddress(connection.remoteAddress);
-    const { tlsVersion } = connection;
-    const whose = { id, remoteAddress: clientAddress, trustedRemote: false, tlsVersion };
+    const { tlsVersion, tlsCipher = null, tlsGroup = null } = connection;
+    const whose = { id, remoteAddress: clientAddress, trustedRemote: false, tlsVersion, tlsCipher, tlsGroup };
     const call = new Call({ ...whose, startedAt: now, inform: ignore });
     const { notes } = call;
     notes.digest = configuration.snapshot.digest;

@@ -42,7 +42,9 @@ export function serverEndpoint({ backup = false, ...server }: ServerUpstream): U
 function upstreamsMaker(service: Service, meter: AttemptsMeter | null, context: FeatureContext): UpstreamsMaker {
   const { features, runtime, log, egress, inUse, gatewayName } = context;
   const { name, protocol, pool, proxyProtocol } = service;
-  const tls = isSecure(protocol) ? new features.outbound.UpstreamTls(service.tls, runtime.clock) : undefined;
+  const tls = isSecure(protocol)
+    ? new features.outbound.UpstreamTls(service.tls, { clock: runtime.clock, handshakes: context.metrics })
+    : undefined;
   const hasRecords = service.upstreams.some(isRecord);
   const dialTo: DialTo = (to) => {
     const dial = (hasRecords ? egress.with(to) : egress).dialer(to);

@@ -273,6 +273,8 @@ export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "truste
   readonly certificate?: CertificateReader;
   /** Default null. */
   readonly tlsVersion?: string | null;
+  readonly tlsCipher?: string | null;
+  readonly tlsGroup?: string | null;
   readonly inform: (status: number, headers: HeaderList) => void;
 }
 
@@ -322,6 +324,10 @@ export class Call {
   readonly certificate: CertificateReader;
   /** Of this connection (not of one through a proxy): "TLSv1.3"; null without TLS. */
   readonly tlsVersion: string | null;
+  /** By OpenSSL's name; null without TLS. */
+  readonly tlsCipher: string | null;
+  /** For key exchange; null: it is not known. */
+  readonly tlsGroup: string | null;
   readonly #inform: (status: number, headers: HeaderList) => void;
   #state: "open" | "aborted" | "closed" = "open";
   #listeners: (() => void)[] | null = null;
@@ -336,6 +342,8 @@ export class Call {
     this.#inform = options.inform;
     this.certificate = options.certificate ?? noCertificate;
     this.tlsVersion = options.tlsVersion ?? null;
+    this.tlsCipher = options.tlsCipher ?? null;
+    this.tlsGroup = options.tlsGroup ?? null;
   }
 
   /**

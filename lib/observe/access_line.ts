@@ -50,6 +50,8 @@ export function jsonLines(): LineFormat {
       (path === "" ? ',"path":null,"protocol":"HTTP/' : ',"path":"' + path + '","protocol":"HTTP/') +
       httpVersion +
       (call.tlsVersion === null ? '","tls":null' : '","tls":"' + call.tlsVersion + '"') +
+      (call.tlsCipher === null ? "" : ',"tls_cipher":"' + call.tlsCipher + '"') +
+      (call.tlsGroup === null ? "" : ',"tls_group":"' + call.tlsGroup + '"') +
       ',"status":' +
       String(notes.status) +
       ',"code":' +

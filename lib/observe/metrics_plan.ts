@@ -179,6 +179,9 @@ export class Metrics {
   readonly unrouted = new RouteMeter(this.steps, this.total);
   /** Faults of plugins, by kind; outside of requests by the name of their module. */
   readonly pluginFaults = new Map<string, number>();
+  /** TLS handshakes that have finished, and those that were refused, by their labels as JSON. */
+  readonly handshakes = new Map<string, number>();
+  readonly refusedHandshakes = new Map<string, number>();
   /** Null: nobody can ask for them. */
   readonly decisions: Decisions | null;
   /** Null: nobody gets them. */
@@ -209,6 +212,16 @@ export class Metrics {
   /** Keyed by their labels as JSON. */
   get plugins(): ReadonlyMap<string, PluginMeter> {
     return this.inForce.plugins;
+  }
+
+  /** Counts a TLS handshake. `group`: null: it is not known. */
+  finished(side: "client" | "upstream", version: string | null, group: string | null): void {
+    const labels = ["side", side, "version", version ?? "", "group", group ?? ""];
+    increase(this.handshakes, JSON.stringify(labels), 1);
+  }
+
+  refused(side: "client" | "upstream", reason: string): void {
+    increase(this.refusedHandshakes, JSON.stringify(["side", side, "reason", reason]), 1);
   }
 
   /** `plugin`: the name of a kind, or of a module. */

@@ -7,7 +7,16 @@ import type { Metrics } from "./metrics_plan.ts";
 export type MetricsReport = ReturnType<typeof takeMetrics>;
 
 /** Moves all counts into a report: it has what was counted since the last one. Nothing else reads them in a worker. */
-export function takeMetrics({ services, plugins, pluginFaults, total, unrouted, durations }: Metrics) {
+export function takeMetrics({
+  services,
+  plugins,
+  pluginFaults,
+  handshakes,
+  refusedHandshakes,
+  total,
+  unrouted,
+  durations,
+}: Metrics) {
   const report = {
     unrouted: unrouted.take(),
     services: Array.from(services, ([service, { meter, routes }]) => {
@@ -24,6 +33,8 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted, 
     }).filter(({ routes, upstreams, retries }) => routes.length > 0 || upstreams.length > 0 || retries > 0),
     plugins: [...plugins].filter(([, meter]) => meter.isUsed).map(([labels, meter]) => [labels, meter.take()] as const),
     pluginFaults: [...pluginFaults],
+    handshakes: [...handshakes],
+    refusedHandshakes: [...refusedHandshakes],
     // Not a sum of those above: a route that a reload has removed may still end requests.
     total: total.take(),
     codes: [...total.codes],
@@ -31,6 +42,8 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted, 
   };
   total.codes.clear();
   pluginFaults.clear();
+  handshakes.clear();
+  refusedHandshakes.clear();
   return report;
 }
 
@@ -40,7 +53,7 @@ export function takeMetrics({ services, plugins, pluginFaults, total, unrouted, 
  * requests of routes that this one does not have count in all only, as those do that end after a reload.
  */
 export function addMetrics(
-  { services, plugins, pluginFaults, total, unrouted, durations }: Metrics,
+  { services, plugins, pluginFaults, handshakes, refusedHandshakes, total, unrouted, durations }: Metrics,
   report: MetricsReport,
   hold: (meter: RouteMeter, inFlight: number) => void,
 ): void {
@@ -60,5 +73,7 @@ export function addMetrics(
   }
   for (const [labels, counts] of report.plugins) plugins.get(labels)?.add(counts);
   for (const [plugin, count] of report.pluginFaults) increase(pluginFaults, plugin, count);
+  for (const [labels, count] of report.handshakes) increase(handshakes, labels, count);
+  for (const [labels, count] of report.refusedHandshakes) increase(refusedHandshakes, labels, count);
   for (const [code, count] of report.codes) increase(total.codes, code, count, MAX_CODES);
 }

@@ -131,6 +131,8 @@ type Names = ReadonlyMap<string, string | null>;
 
 const ACCESS_NAMES: Names = new Map([
   ...["time", "trace_id", "span_id", "method", "host", "protocol", "tls"].map((name) => [name, null] as const),
+  ["tls_cipher", "tls.cipher"],
+  ["tls_group", "tls.curve"],
   ["scheme", "url.scheme"],
   ["client_ip", "client.address"],
   ["path", "url.path"],

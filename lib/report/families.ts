@@ -70,6 +70,16 @@ function ofRequests(source: ReportSource): Family[] {
       [[], listener.connections.refused],
     ]),
     counters(
+      "edge_gateway_tls_handshakes_total",
+      "TLS handshakes that have finished; group is empty where it is not known.",
+      labelled(metrics.handshakes),
+    ),
+    counters(
+      "edge_gateway_tls_handshakes_refused_total",
+      "TLS handshakes that failed, and why.",
+      labelled(metrics.refusedHandshakes),
+    ),
+    counters(
       "edge_gateway_cache_requests_total",
       "Requests that response_cache saw, by what it did.",
       counted(allRoutes(metrics), "result", ({ cached }) => cached),
@@ -286,6 +296,11 @@ function ofAcme(acme: AcmeState | null): Family[] {
       ofState(({ error }) => (error === null ? 1 : 0)),
     ),
   ];
+}
+
+/** Of counts by their labels as JSON. */
+function* labelled(counts: ReadonlyMap<string, number>): Samples<number> {
+  for (const [labels, count] of counts) yield [JSON.parse(labels) as Labels, count];
 }
 
 /** Several services may name the same file. */

@@ -7,11 +7,16 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { alternativeNames } from "../base/pem.ts";
 import type { CertificateReader, ClientCertificate } from "../http/client_certificate.ts";
+import { notedGroup } from "./handshakes.ts";
 import { isEncrypted, connectionWithoutTls, type ConnectionFacts } from "./inbound.ts";
 
 export interface TlsFacts {
   /** "TLSv1.3"; null when the connection has closed. */
   readonly version: string | null;
+  /** By OpenSSL's name: "TLS_AES_256_GCM_SHA384". */
+  readonly cipher: string | null;
+  /** For key exchange; null: it is not known. */
+  readonly group: string | null;
   /** Reads the certificate when it is first called. */
   readonly certificate: CertificateReader;
   /**
@@ -35,6 +40,8 @@ export function tlsFactsOf(socket: TLSSocket): TlsFacts {
     const servername = ifOpen(() => socket.servername) || "";
     facts = {
       version,
+      cipher: ifOpen(() => socket.getCipher()?.name ?? null),
+      group: ifOpen(() => notedGroup(socket)),
       servername,
       certificate: () => (found === undefined ? (found = ifOpen(() => read(socket))) : found),
     };
@@ -47,8 +54,8 @@ export function tlsFactsOf(socket: TLSSocket): TlsFacts {
 /** The facts about a connection, with TLS or without it. */
 export function connectionOf(socket: Socket): ConnectionFacts {
   if (!isEncrypted(socket)) return connectionWithoutTls(socket);
-  const { certificate, version } = tlsFactsOf(socket);
-  return { remoteAddress: socket.remoteAddress, encrypted: true, certificate, tlsVersion: version };
+  const { certificate, version: tlsVersion, cipher: tlsCipher, group: tlsGroup } = tlsFactsOf(socket);
+  return { remoteAddress: socket.remoteAddress, encrypted: true, certificate, tlsVersion, tlsCipher, tlsGroup };
 }
 
 /**

@@ -60,6 +60,9 @@ export interface ConnectionFacts {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
   readonly tlsVersion: string | null;
+  /** Default null. */
+  readonly tlsCipher?: string | null;
+  readonly tlsGroup?: string | null;
   readonly certificate: CertificateReader;
 }
 
@@ -94,7 +97,7 @@ export function receiveHead(
   const { underscores, proxies, clock, limits } = options;
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
   const headers = framing.namesHeaders ? withoutNamed(kept) : kept;
-  const { certificate, tlsVersion } = connection;
+  const { certificate, tlsVersion, tlsCipher = null, tlsGroup = null } = connection;
   const remoteAddress = plainAddress(connection.remoteAddress);
   const by = proxies?.has(remoteAddress) === true ? proxies : null;
   const id = by?.givenId(headers) ?? randomUUID();
@@ -107,6 +110,8 @@ export function receiveHead(
     inform,
     certificate,
     tlsVersion,
+    tlsCipher,
+    tlsGroup,
   });
   // Bytes after an upgrade are counted by the tunnel.
   if (framing.upgrade === null) call.notes.received = 0;

@@ -15,6 +15,7 @@ import type { TlsRules } from "../base/tls_rules.ts";
 import type { Config } from "../config/model.ts";
 import type { HostCertificates, TlsFiles } from "./certificates.ts";
 import { toSharedReads, ClientConnection } from "./client_connection.ts";
+import type { HandshakeMeter } from "./handshakes.ts";
 import { CLIENT_IDLE_MS, Drain, type HasConnections, type Http1Options } from "./http1.ts";
 import { ConnectionLimit, type ConnectionCounts } from "./limits.ts";
 import type { readProxyHeader } from "./proxy_header.ts";
@@ -27,6 +28,8 @@ export interface TlsOptions {
   readonly log: Log;
   /** Those in force, `global.tls`; asked once a connection. Default: those of `contextRules`. */
   readonly rules?: () => ServerTlsRules | undefined;
+  /** Default: nobody asks for their counts. */
+  readonly handshakes?: HandshakeMeter;
   /** Milliseconds a client has for its handshake. Default 10 000. */
   readonly handshakeMs?: number;
   /** Whether a new connection may use HTTP/2, and more. Default: yes. */
@@ -101,7 +104,7 @@ export interface ListenerOptions
   extends
     Pick<Http1Options, "clock" | "log" | "receiving" | "serve">,
     Partial<Pick<Http1Options, "writeBatch" | "ended" | "unread" | "join">>,
-    Pick<TlsOptions, "certificates" | "rules" | "handshakeMs"> {
+    Pick<TlsOptions, "certificates" | "rules" | "handshakes" | "handshakeMs"> {
   /** Those that have been loaded: to ask for another one throws. */
   readonly features: ListenerFeatures;
   /** How new connections are served, see `global`. Default: HTTP/1 by our own codec, and HTTP/2 over TLS. */

@@ -15,10 +15,11 @@ import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guardedEmitter } from "../base/event_loop.ts";
 import { shownChain, revokedIn } from "../base/revocation.ts";
-import { contextRules } from "../base/tls_rules.ts";
+import { contextRules, groupOf } from "../base/tls_rules.ts";
 import type { IssuedPairs, NoPair, Pair, TlsFiles } from "./certificates.ts";
 import { readClientHello } from "./client_hello.ts";
 import { readFirstBytes } from "./first_bytes.ts";
+import { NO_CERTIFICATE, noteGroup, refusalReason } from "./handshakes.ts";
 import { plainAddress } from "./inbound.ts";
 import type { SecureServers, ServerTlsRules, TlsConnections, TlsOptions } from "./listener.ts";
 
@@ -70,8 +71,11 @@ export class TlsServers implements SecureServers {
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
   create(files: TlsFiles, { accept, serve }: TlsConnections): tls.Server {
     const serveChecked = (socket: tls.TLSSocket) => {
-      if (this.#isRefused(socket, entry.files)) socket.destroy();
-      else serve(socket);
+      if (this.#isRefused(socket, entry.files)) return void socket.destroy();
+      const group = groupOf(socket, this.#rules, "server");
+      noteGroup(socket, group);
+      this.#options.handshakes?.finished("client", socket.getProtocol(), group);
+      serve(socket);
     };
     const contextFor = (socket: Socket, servername: string) => this.#contextFor(entry, socket, servername);
     const server = this.#serverWith(files, files, contextFor, serveChecked);
@@ -142,6 +146,7 @@ export class TlsServers implements SecureServers {
   }
 
   readonly #handshakeFailed = (error: Error, socket: Socket): void => {
+    this.#options.handshakes?.refused("client", refusalReason(error, socket as tls.TLSSocket));
     this.#options.log.debug("TLS handshake failed", { error: error.message });
     // Node leaves a connection open whose handshake timed out.
     socket.destroy();
@@ -223,6 +228,7 @@ export class TlsServers implements SecureServers {
     const { code, subject } = revoked;
     log.warn(`a client certificate is refused: ${code}`, { subject, client_ip: socket.remoteAddress });
     Object.assign(socket, { authorized: false, authorizationError: code });
+    if (requireClientCert) this.#options.handshakes?.refused("client", code.toLowerCase());
     return requireClientCert;
   }
 
@@ -326,8 +332,8 @@ export class TlsServers implements SecureServers {
       // RFC 6066 §3. OpenSSL would choose handshake_failure, which says nothing to whoever reads the client's log.
       const alert = pair === null ? INTERNAL_ERROR : UNRECOGNIZED_NAME;
       this.#handshakes.get(addressesOf(socket))?.write(alert);
-      const what = pair === null ? "the certificate that is ordered is not there yet" : "no certificate is";
-      throw new Error(`${what} for ${JSON.stringify(servername)}`);
+      const what = pair === null ? "the certificate that is ordered is not there yet for " : NO_CERTIFICATE;
+      throw new Error(what + JSON.stringify(servername));
     }
     return this.#contextWith(entry, pair);
   }

@@ -193,6 +193,17 @@ export interface UpstreamTlsSettings extends TlsRules {
   readonly crlExpired?: "refuse" | "allow" | undefined;
 }
 
+export interface UpstreamTlsTools {
+  /** Default: the system's. */
+  readonly clock?: Clock;
+  /** Counts handshakes. Null, the default: nobody asks for them. */
+  readonly handshakes?: {
+    /** `group`: null: it is not known. */
+    finished(side: "upstream", version: string | null, group: string | null): void;
+    refused(side: "upstream", reason: string): void;
+  } | null;
+}
+
 /** TLS by the settings of a service. */
 export interface TlsToUpstreams {
   /** The same for the same settings and contents of files, whatever the names of the files. */

@@ -3,13 +3,13 @@
  */
 import { createHash } from "node:crypto";
 import { isIP, type Socket } from "node:net";
-import tls, { type PeerCertificate } from "node:tls";
+import tls, { type PeerCertificate, type TLSSocket } from "node:tls";
 import type { Secure } from "../base/egress.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { overTls } from "../base/egress_tls.ts";
 import { shownChain, revokedIn } from "../base/revocation.ts";
-import { contextRules } from "../base/tls_rules.ts";
-import type { Address, ConnectTarget, TlsToUpstreams, UpstreamTlsSettings } from "./contracts.ts";
+import { contextRules, groupOf } from "../base/tls_rules.ts";
+import type { Address, ConnectTarget, TlsToUpstreams, UpstreamTlsSettings, UpstreamTlsTools } from "./contracts.ts";
 import { connect } from "./connect.ts";
 
 export class UpstreamTls implements TlsToUpstreams {
@@ -17,9 +17,11 @@ export class UpstreamTls implements TlsToUpstreams {
   readonly #settings: UpstreamTlsSettings;
 
   readonly #clock: Clock;
+  readonly #handshakes: NonNullable<UpstreamTlsTools["handshakes"]> | null;
 
-  constructor(settings: UpstreamTlsSettings = {}, clock = systemClock) {
+  constructor(settings: UpstreamTlsSettings = {}, { clock = systemClock, handshakes = null }: UpstreamTlsTools = {}) {
     this.#clock = clock;
+    this.#handshakes = handshakes;
     const { ca, cert, key, servername, verify = true, crl, crlExpired } = settings;
     const rules = JSON.stringify(contextRules(settings, "client"));
     const hash = createHash("sha256");
@@ -72,11 +74,16 @@ export class UpstreamTls implements TlsToUpstreams {
       const socket = connect(to, options, first, session === undefined ? more : { ...more, session });
       // A session that is resumed was verified when it began: meanwhile a list may have expired.
       if (this.#settings.crl === undefined) socket.on("session", (ticket: Buffer) => void sessions.set(owner, ticket));
+      if (this.#handshakes !== null) socket.once("secureConnect", () => this.#count(socket as TLSSocket));
       socket.once("close", (hadError: boolean) => {
         if (hadError) sessions.delete(owner);
       });
       return socket;
     };
+  }
+
+  #count(socket: TLSSocket): void {
+    this.#handshakes?.finished("upstream", socket.getProtocol(), groupOf(socket, this.#settings, "client"));
   }
 
   /** `shown`: with all of its chain. */
@@ -85,6 +92,7 @@ export class UpstreamTls implements TlsToUpstreams {
     if (crl === undefined) return undefined;
     const revoked = revokedIn(shownChain(shown), ca?.content, { lists: crl.content, expired }, this.#clock.wall());
     if (revoked === null) return undefined;
+    this.#handshakes?.refused("upstream", revoked.code.toLowerCase());
     const error = new Error(`the certificate of ${revoked.subject} is refused: ${revoked.code}`);
     return Object.assign(error, { code: revoked.code });
   }

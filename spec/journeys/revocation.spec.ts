@@ -124,13 +124,15 @@ describe("a client certificate", () => {
 
   describe.each(["request", "require"] as const)("with CLIENT_AUTH=%s", (client) => {
     it.each(CASES)("$what", async ({ lists, shown, code, expired }) => {
-      const { port, logged } = await secure(lists, client, expired);
+      const { gateway, port, logged } = await secure(lists, client, expired);
       const refused = client === "require" ? null : INVALID;
       expect(await asked(port, shown)).toEqual(code === null ? [200, undefined] : refused);
       const refusals = logged.filter(({ message }) => message.startsWith("a client certificate"));
       expect(refusals.map(({ message }) => message)).toEqual(
         code === null ? [] : [`a client certificate is refused: ${code}`],
       );
+      const counted = `handshakes_refused_total{side="client",reason="${code?.toLowerCase()}"} 1`;
+      expect(gateway.metrics().includes(counted)).toBe(code !== null && client === "require");
     });
 
     it("is looked up in a list that has been replaced, while open connections stay", async () => {

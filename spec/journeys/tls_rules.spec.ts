@@ -6,10 +6,11 @@ import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { Gateway, TlsFiles } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
+import { h2Ask, h2TlsSession } from "../support/h2_client.ts";
 import { httpsOrigin } from "../support/https_origin.ts";
 import { SHOP } from "../support/more_certs.ts";
 import { fileWith } from "../support/process.ts";
-import { ask, overSocket } from "../support/raw_client.ts";
+import { ask, connect, eventually, overSocket } from "../support/raw_client.ts";
 
 const FILES: TlsFiles = {
   cert: Buffer.from(SERVER.cert),
@@ -162,5 +163,76 @@ describe("rules of TLS towards upstreams", () => {
   it("offers the groups that are named", async () => {
     expect(await met({ ecdhCurve: "P-384" }, { groups: ["X25519"] })).toEqual([502, undefined, undefined]);
     expect(await met({ ecdhCurve: "P-384" }, { groups: ["X25519", "P-384"] })).toContain(200);
+  });
+});
+
+describe("what was negotiated", () => {
+  it("has version, cipher and the only group in the access log, over HTTP/1.1 and HTTP/2, and in metrics", async () => {
+    const lines: string[] = [];
+    const upstream = await httpsOrigin(SERVER);
+    const tlsFields = { ca: fileWith(CA.cert), servername: "localhost", groups: ["P-384"] };
+    const { gateway } = await running(
+      oneService(upstream.port, { protocol: "https", tls: tlsFields }, { tls: { groups: ["P-256"] } }),
+      { accessLog: (text) => void lines.push(text) },
+    );
+    const { port } = await gateway.listen({ port: 0, tls: FILES });
+    const { socket } = await handshake(port, ONLY_12);
+    const connection = overSocket(socket);
+    connection.send("GET /a/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    expect(await connection.closed()).toMatch(/^HTTP\/1\.1 200 /);
+    expect((await h2Ask(await h2TlsSession(port))).status).toBe(200);
+    await eventually(() => lines.length === 2);
+    const seen = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(seen.map(({ tls, tls_cipher, tls_group }) => [tls, tls_cipher, tls_group])).toEqual([
+      ["TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256", "P-256"],
+      ["TLSv1.3", "TLS_AES_256_GCM_SHA384", "P-256"],
+    ]);
+    const count = (labels: string) =>
+      Number(new RegExp(`^edge_gateway_tls_handshakes_total{${labels}} (\\d+)$`, "m").exec(gateway.metrics())?.[1]);
+    expect(count('side="client",version="TLSv1.2",group="P-256"')).toBe(1);
+    expect(count('side="client",version="TLSv1.3",group="P-256"')).toBe(1);
+    expect(count('side="upstream",version="TLSv1.3",group="P-384"')).toBeGreaterThan(0);
+  });
+
+  it("has no group in the access log where Node does not say it, and nothing of TLS without it", async () => {
+    const lines: string[] = [];
+    const upstream = await backend();
+    const { gateway, port } = await running(oneService(upstream.port), { accessLog: (text) => void lines.push(text) });
+    const secure = await gateway.listen({ port: 0, tls: FILES });
+    expect((await h2Ask(await h2TlsSession(secure.port))).status).toBe(200);
+    await ask(port, { path: "/a/x" });
+    await eventually(() => lines.length === 2);
+    const seen = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+    expect(seen[0]).toMatchObject({ tls: "TLSv1.3", tls_cipher: "TLS_AES_256_GCM_SHA384" });
+    expect(seen[0]).not.toHaveProperty("tls_group");
+    expect(Object.keys(seen[1]!).filter((name) => name.startsWith("tls_"))).toEqual([]);
+    expect(gateway.metrics()).toMatch(
+      /^edge_gateway_tls_handshakes_total{side="client",version="TLSv1\.3",group=""} 1$/m,
+    );
+  });
+
+  it.each<[reason: string, rules: Rules, options: ConnectionOptions]>([
+    ["version", { min_version: "1.3" }, ONLY_12],
+    [
+      "cipher",
+      { ciphers: ["ECDHE-ECDSA-AES256-GCM-SHA384"] },
+      { ...ONLY_12, ciphers: "ECDHE-ECDSA-AES128-GCM-SHA256" },
+    ],
+    ["group", { groups: ["P-384"] }, { ecdhCurve: "X25519" }],
+    ["protocol", {}, { ALPNProtocols: ["spdy/3"] }],
+  ])("counts a handshake that was refused: %s", async (reason, rules, options) => {
+    const { gateway, port } = await secureWith(rules);
+    await outcome(port, options);
+    const line = new RegExp(`^edge_gateway_tls_handshakes_refused_total{side="client",reason="(\\w+)"} 1$`, "m");
+    await eventually(() => line.test(gateway.metrics()));
+    expect(line.exec(gateway.metrics())?.[1]).toBe(reason);
+  });
+
+  it("counts a client that does not begin a handshake", async () => {
+    const { gateway, port } = await secureWith({});
+    const { send } = await connect(port);
+    send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    const line = 'edge_gateway_tls_handshakes_refused_total{side="client",reason="not_tls"} 1';
+    await eventually(() => gateway.metrics().includes(line));
   });
 });

@@ -30,6 +30,8 @@ const FAMILIES = [
   "edge_gateway_http_sent_bytes_total counter",
   "edge_gateway_client_connections gauge",
   "edge_gateway_client_connections_refused_total counter",
+  "edge_gateway_tls_handshakes_total counter",
+  "edge_gateway_tls_handshakes_refused_total counter",
   "edge_gateway_cache_requests_total counter",
   "edge_gateway_cache_bytes gauge",
   "edge_gateway_cache_max_bytes gauge",
