@@ -30,23 +30,36 @@ export function agentOf(
       process.nextTick(entry("a refused connection", done!), error);
       return undefined;
     }
-    const socket = egress.proxyTo(destination)?.open(destination);
+    const { head } = to as Headed;
+    const proxied = egress.proxyTo(destination)?.open(destination);
+    const socket = proxied ?? (head && egress.dialer(destination)({}, null));
     if (socket === undefined) return connect(to, done);
+    // It waits for the connection, before what the request writes.
+    if (head !== undefined) socket.write(head);
     return scheme === "https:" ? connect({ ...to, ...{ socket } }, done) : socket;
   };
-  if (egress.proxy === null) return agent;
   const nameOf = agent.getName.bind(agent);
+  // Also one that is not kept may be given to a request that waits.
+  agent.getName = (to: Parameters<typeof nameOf>[0] & Headed = {}) =>
+    to.head === undefined ? nameOf(to) : `${nameOf(to)}:${to.head.toString("latin1")}`;
+  if (egress.proxy === null) return agent;
+  const headedName = agent.getName.bind(agent);
   // A connection that is kept is not used once another way leads there. Node gives a connection's own options again
   // when it is free.
   agent.getName = (to: Parameters<typeof nameOf>[0] & { by?: string } = {}) => {
     to.by ??= egress.proxyTo(destinationOf(to))?.identity ?? "";
-    return `${nameOf(to)}:${to.by}`;
+    return `${headedName(to)}:${to.by}`;
   };
   return agent;
 }
 
+interface Headed {
+  /** What its connection, which serves requests with the same head alone, begins with. Default: nothing. */
+  readonly head?: Buffer | undefined;
+}
+
 /** A request over the connections of an `agentOf`. */
-export function requestBy(agent: Agent, options: Omit<RequestOptions, "agent">): ClientRequest {
+export function requestBy(agent: Agent, options: Omit<RequestOptions, "agent"> & Headed): ClientRequest {
   return guardedRequest((agent instanceof https.Agent ? https : http).request({ ...options, agent }));
 }
 

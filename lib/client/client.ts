@@ -54,6 +54,8 @@ export interface ClientRequestOptions {
   /** Without Host and Content-Length, which are added. */
   readonly headers?: HeaderList;
   readonly body?: Buffer;
+  /** Sent at the beginning of its connection, before TLS or HTTP; the connection serves no other request then. */
+  readonly connectionHead?: Buffer;
   /** Whether it is sent again if the server had closed a kept connection. Default: for GET and HEAD. */
   readonly isRepeatable?: boolean;
   /**
@@ -122,7 +124,7 @@ export interface Client {
 
 export class HttpClient implements Client {
   readonly #options: HttpClientOptions;
-  readonly #agents: { "http:"?: Agent; "https:"?: Agent } = {};
+  readonly #agents: { [use in "http:" | "https:" | "http: once" | "https: once"]?: Agent } = {};
   #pending = 0;
   #isClosed = false;
 
@@ -222,14 +224,16 @@ export class HttpClient implements Client {
   }
 
   /** Returns an error if HTTP cannot carry the headers. */
-  #request({ url, method = "GET", headers = [], body, target }: ClientRequestOptions): ClientRequest | Error {
+  #request({ url, method = "GET", headers = [], body, target, ...more }: ClientRequestOptions): ClientRequest | Error {
     const list = ["Host", url.host, ...headers];
     if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
     const { egress, why, maxConnections = 256, tls } = this.#options;
     const { host, port } = destinationOf(url, why);
     const scheme = url.protocol === "https:" ? "https:" : "http:";
-    const agent = (this.#agents[scheme] ??= agentOf(egress, why, scheme, {
-      ...KEPT,
+    const head = more.connectionHead;
+    const use = head === undefined ? scheme : (`${scheme} once` as const);
+    const agent = (this.#agents[use] ??= agentOf(egress, why, scheme, {
+      ...(head === undefined ? KEPT : {}),
       maxSockets: maxConnections,
       ...(scheme === "https:" && agentTls(tls)),
     }));
@@ -241,6 +245,7 @@ export class HttpClient implements Client {
         host,
         port,
         path,
+        head,
         headers: list as unknown as OutgoingHttpHeaders,
         setHost: false,
         maxHeaderSize: MAX_HEAD_BYTES,

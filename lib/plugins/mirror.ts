@@ -8,9 +8,11 @@ import { setMaxListeners } from "node:events";
 import type { Readable } from "node:stream";
 import { ignore } from "../base/errors.ts";
 import { FORWARDING } from "../base/http_grammar.ts";
+import { proxyHeader } from "../base/proxy_protocol.ts";
 import { evenShare } from "../base/share.ts";
+import { destinationOf } from "../base/url_destination.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
-import { integer, object, optional, percent, withDefault } from "../config/schema.ts";
+import { integer, object, oneOf, optional, percent, withDefault } from "../config/schema.ts";
 import { HttpClient, type ClientFailure } from "../client/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isGrpc } from "../http/grpc.ts";
@@ -39,6 +41,11 @@ const schema = object(
     ),
     timeout_ms: timeoutField("the answer to a copy", 5_000),
     tls: optional(CLIENT_TLS),
+    proxy_protocol: optional(
+      oneOf(["v1", "v2"], {
+        describe: "Each copy has a connection that begins with a header of this version of the PROXY protocol.",
+      }),
+    ),
   },
   {
     describe: "Sends copies of requests to another server.",
@@ -167,10 +174,11 @@ type Copies = ReturnType<typeof copiesOf>;
 
 /** The copies of one plugin instance. */
 function copiesOf(config: Config, tools: Tools) {
-  const { maxBodyBytes, maxInFlight, timeoutMs } = config;
+  const { maxBodyBytes, maxInFlight, timeoutMs, proxyProtocol } = config;
   const { log, scope, clock, tally } = tools;
   const url = new URL(config.url);
   const basePath = url.pathname.replace(/\/$/, "");
+  const address = destinationOf(url, "mirror");
   const client = tools.client({ maxConnections: maxInFlight, tls: clientTls(config.tls) });
   const named = { plugin: scope.path, host: url.host };
   const logFailed = sparseCount(clock, (copies, error: string) =>
@@ -206,6 +214,7 @@ function copiesOf(config: Config, tools: Tools) {
         target,
         method: exchange.method,
         headers: headersOf(exchange),
+        ...(proxyProtocol && { connectionHead: proxyHeader(proxyProtocol, exchange.clientAddress, address) }),
         ...(body !== undefined && { body }),
       };
       const ended = (result: string) => {

@@ -144,6 +144,31 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
     await eventually(() => gateway.gateway.health.services[0]!.upstreams[0]!.state === "healthy");
   });
 
+  it.each([
+    ["v1", "http"],
+    ["v2", "http"],
+    ["v2", "https"],
+  ] as const)("copies of a mirror with proxy_protocol have the client's, too: %s, %s", async (version, scheme) => {
+    const upstream = await listening();
+    const copies: string[] = [];
+    const mirrored = await listening(scheme, (request, response) => {
+      copies.push(String(request.headers["x-forwarded-for"]));
+      response.end();
+    });
+    const tls = scheme === "https" ? { tls: { ca: pem({ ca: CA.cert }).ca! } } : {};
+    const url = `${scheme}://localhost:${mirrored.port}`;
+    const plugins = [{ name: "mirror", config: { url, proxy_protocol: version, ...tls } }];
+    const gateway = await running(oneService(upstream.port, { proxy_protocol: "v2", plugins }, TRUSTED));
+    for (const address of ["192.0.2.1", "192.0.2.2", "192.0.2.1"]) {
+      const { length } = copies;
+      expect((await ask(gateway.port, from(address))).status).toBe(200);
+      await eventually(() => copies.length > length);
+    }
+    expect(copies).toEqual(["192.0.2.1, 127.0.0.1", "192.0.2.2, 127.0.0.1", "192.0.2.1, 127.0.0.1"]);
+    expect(addresses(mirrored.connections)).toEqual(["192.0.2.1", "192.0.2.2", "192.0.2.1"]);
+    await eventually(() => mirrored.connections.every(({ socket }) => socket.destroyed));
+  });
+
   it("behind a proxy of the gateway's own have the client's address, too", async () => {
     const { port, connections } = await listening();
     const proxy = await connectProxy();
@@ -157,6 +182,13 @@ describe("connections to upstreams of a service with proxy_protocol", () => {
         expect((await ask(gateway.port, from(address))).status).toBe(200);
     }
     expect(addresses(connections)).toEqual(["192.0.2.1", "2001:db8::2", "192.0.2.1", "2001:db8::2"]);
+    const mirrored = await listening();
+    const config = { url: `http://localhost:${mirrored.port}`, proxy_protocol: "v2" };
+    const copying = { proxy_protocol: "v1", plugins: [{ name: "mirror", config }] } as const;
+    const gateway = await running(oneService(port, copying, global));
+    expect((await ask(gateway.port, from("192.0.2.3"))).status).toBe(200);
+    await eventually(() => mirrored.connections.length > 0);
+    expect(addresses(mirrored.connections)).toEqual(["192.0.2.3"]);
   });
 
   it.each([
