@@ -13,6 +13,7 @@ import { soon } from "./browser.ts";
 import { emptyFolder, PROGRAM } from "./built.ts";
 import { nodeOf } from "./nodes.ts";
 import { pebble, type Pebble } from "./pebble.ts";
+import { probeModule } from "./workers.ts";
 
 interface Setup {
   readonly file: string;
@@ -102,6 +103,21 @@ it("orders over tls-alpn-01 without a plain port, where clients need a certifica
   const pem = readFileSync(join(given.state, "acme", "certificates.pem"), "utf8");
   const [certificate] = /-----BEGIN CERTIFICATE-----[^]*?-----END CERTIFICATE-----/.exec(pem)!;
   expect(new X509Certificate(certificate).subjectAltName).toContain("IP Address:127.0.0.1");
+});
+
+it("gives a worker that starts later the certificate that is there", async () => {
+  const probe = { plugin_modules: [probeModule()], plugins: [{ name: "probe" }] };
+  const given = await setup({}, probe);
+  const { http, https } = given.ports;
+  const ca = await given.authority.root();
+  const running = started(given, { WORKERS: "2" });
+  await running.says(/a certificate is obtained/);
+  await soon(() => serialAt(https, { servername: "localhost", ca })).toMatch(HEX);
+  const serial = await serialAt(https, { servername: "localhost", ca });
+  await fetch(`http://127.0.0.1:${http}/a/x?exit`).catch(() => null);
+  await running.says(/a worker serves again/);
+  for (let n = 0; n < 20; n++) expect(await serialAt(https, { servername: "localhost", ca })).toBe(serial);
+  expect(await ends(running)).toBe(0);
 });
 
 it("gives the account a new key, while it runs and while it is stopped", async () => {
