@@ -330,7 +330,7 @@ export class Runtime {
     const changed = Array.from(inUse.upstreamSets).filter(([name, plan]) => before?.upstreamSets.get(name) !== plan);
     for (const [, { following }] of changed) following?.refresh();
     this.#inUse = inUse;
-    for (const pool of this.#retired) if (pool.leases.leased === 0) this.#retired.delete(pool);
+    this.#forgetRetired();
     for (const [service, pools] of before?.pools ?? []) this.#retire(pools, inUse.pools.get(service));
     const former = before?.maxClientShare === inUse.maxClientShare ? before.pools : null;
     for (const [service, pools] of inUse.pools) this.#limit(pools, former?.get(service));
@@ -360,6 +360,7 @@ export class Runtime {
   replace(plan: UpstreamSetPlan, pools: PlannedPools): void {
     const inForce = this.#inUse!.pools.get(plan.upstreamSet.service)!;
     const before = new Map(inForce);
+    this.#forgetRetired();
     inForce.clear();
     for (const [key, pool] of pools) inForce.set(key, pool);
     this.#retire(before, inForce);
@@ -367,6 +368,10 @@ export class Runtime {
     this.#applyPlans(plan);
     this.takenOut?.applied();
     if (this.#isActive) this.#startService(plan);
+  }
+
+  #forgetRetired(): void {
+    for (const pool of this.#retired) if (pool.leases.leased === 0) this.#retired.delete(pool);
   }
 
   /** Closes connections that are not used to what `next` has no longer; the others close after their last request. */
