@@ -293,7 +293,7 @@ describe("the program loads what is named, and only that,", () => {
       MOST.guarded,
     ],
     ["with those of a service", withService({ plugins: KEY_AND_LIMIT }), {}, MOST.guarded],
-    ["with the admin interface", quickstart, ADMIN, MOST.tokens + 46_900],
+    ["with the admin interface", quickstart, ADMIN, MOST.tokens + 47_000],
     [
       "with HTTPS and HTTP/2",
       quickstart,
