@@ -47,11 +47,12 @@ function readLists(content: Buffer): readonly RevocationList[] {
   }
   return blocks.map((block, i) => {
     const which = blocks.length === 1 ? "" : ` (number ${i + 1} of ${blocks.length} in it)`;
-    const text = BODY.exec(block)?.[1]?.replace(/\s/g, "") ?? "";
-    if (text === "" || text.length % 4 !== 0 || !/^[A-Za-z0-9+/]+={0,2}$/.test(text))
+    // What is no base64 is passed over: the structure of the list and its signature tell.
+    const list = Buffer.from(BODY.exec(block)?.[1] ?? "", "base64");
+    if (list.length === 0)
       throw new Error(`is not a revocation list in PEM form${which}: it is no base64 up to -----END X509 CRL-----`);
     try {
-      return readList(Buffer.from(text, "base64"));
+      return readList(list);
     } catch (error) {
       throw new Error(`has a revocation list that cannot be used${which}: ${(error as Error).message}`);
     }
@@ -97,19 +98,19 @@ const VERSION_2 = Buffer.from([1]);
 function readRevoked(entries: Der, revoked: Set<string>): void {
   while (entries.has()) {
     const entry = entries.enter(TAG.sequence);
-    revoked.add(serialOf(entry.content(TAG.integer)));
+    revoked.add(serialOf(entry.latin1(TAG.integer)));
     // When it was revoked: to read each of 100,000 times took half of the time.
-    entry.whole(entry.has(TAG.utcTime) ? TAG.utcTime : TAG.generalizedTime);
+    entry.skip(entry.has(TAG.utcTime) ? TAG.utcTime : TAG.generalizedTime);
     if (entry.has()) for (const { oid, isCritical } of extensionsIn(entry)) refuseUnknown(oid, isCritical, OF_ENTRIES);
     entry.end();
   }
 }
 
-/** A serial number, from the content of its INTEGER, so that texts can be compared. */
-export function serialOf(content: Buffer): string {
+/** A serial number, from the content of its INTEGER as latin1, so that texts can be compared. */
+export function serialOf(content: string): string {
   let from = 0;
-  while (from < content.length - 1 && content[from] === 0) from++;
-  return content.toString("latin1", from);
+  while (from < content.length - 1 && content.charCodeAt(from) === 0) from++;
+  return content.slice(from);
 }
 
 const DELTA = "2.5.29.27";

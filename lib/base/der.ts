@@ -51,6 +51,18 @@ export class Der {
     return this.bytes.subarray(from, this.#next);
   }
 
+  /** The same with one character for each byte: for many values, which then need no buffers. */
+  latin1(tag: number): string {
+    const from = this.#content(tag);
+    this.#at = this.#next;
+    return this.bytes.toString("latin1", from, this.#next);
+  }
+
+  skip(tag: number): void {
+    this.#content(tag);
+    this.#at = this.#next;
+  }
+
   /** The next value with its tag and length. Default: of any tag. */
   whole(tag?: number): Buffer {
     const from = this.#at;

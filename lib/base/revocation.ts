@@ -106,7 +106,7 @@ function isSignedBy(list: RevocationList, issuer: X509Certificate): boolean {
 function namesIn({ raw }: X509Certificate): { readonly serial: string; readonly issuer: Buffer } {
   const parts = new Der(raw).enter(TAG.sequence).enter(TAG.sequence);
   if (parts.has(TAG.context0)) parts.enter(TAG.context0);
-  const serial = serialOf(parts.content(TAG.integer));
+  const serial = serialOf(parts.latin1(TAG.integer));
   parts.enter(TAG.sequence);
   return { serial, issuer: parts.whole(TAG.sequence) };
 }

@@ -17,6 +17,8 @@ export class KeptCertificates {
   /** Null: the configuration in force does not have `global.acme`, or nothing has begun. */
   #keeper: CertificateKeeper | null = null;
   #state: "new" | "started" | "closed" = "new";
+  /** Resolves once the one before does nothing any more. */
+  #ended: Promise<void> = Promise.resolve();
   /** Those that have been logged as waiting for a certificate. */
   #awaited = "";
 
@@ -56,6 +58,7 @@ export class KeptCertificates {
   async close(): Promise<void> {
     this.#state = "closed";
     await this.#keeper?.close();
+    await this.#ended;
   }
 
   #open(settings: AcmeSettings): void {
@@ -83,12 +86,15 @@ export class KeptCertificates {
     });
     this.#keeper = keeper;
     issued.state = () => keeper.state;
-    keeper.start();
+    // Of two at a time each would write what the other has.
+    void this.#ended.then(() => {
+      if (this.#keeper === keeper && this.#state === "started") keeper.start();
+    });
   }
 
   #forget(): void {
     // What it has stored stays for another configuration.
-    void this.#keeper?.close();
+    if (this.#keeper !== null) this.#ended = this.#keeper.close();
     this.#keeper = null;
     this.#issued.state = null;
     this.#awaited = "";
