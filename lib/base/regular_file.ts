@@ -24,24 +24,37 @@ export function readRegularFile(path: string): Buffer {
 /** Less than a millisecond of work. */
 const BYTES_OF_A_STEP = 500_000;
 
-/** The same in steps, for `inSlices`: who writes a file meanwhile should replace it as a whole. */
+/**
+ * The same in steps, for `inSlices`. A file that somebody writes meanwhile is read again, twice at most: half of the
+ * one and half of the other content could be taken for a third one.
+ */
 export function* readFileSteps(path: string): Generator<void, Buffer> {
   const fd = openRegularFile(path, constants.O_RDONLY);
   try {
-    const whole = Buffer.allocUnsafeSlow(fstatSync(fd).size);
-    let length = 0;
-    for (; length < whole.length; yield) {
-      const read = readSync(fd, whole, length, Math.min(whole.length - length, BYTES_OF_A_STEP), null);
-      if (read === 0) break;
-      length += read;
+    for (let tries = 1; ; tries++) {
+      const before = fstatSync(fd, { bigint: true });
+      const content = yield* contentSteps(fd, Number(before.size));
+      const after = fstatSync(fd, { bigint: true });
+      const isSame = before.size === after.size && before.mtimeNs === after.mtimeNs;
+      // Files of the system tell no size, and have the time at which they are asked.
+      if (isSame || before.size === 0n || tries === MAX_TRIES) return content;
     }
-    // What has been added meanwhile; and of files of the system, which tell no size, all.
-    const rest = readFileSync(fd);
-    const content = whole.subarray(0, length);
-    return rest.length === 0 ? content : Buffer.concat([content, rest]);
   } finally {
     closeSync(fd);
   }
+}
+
+const MAX_TRIES = 3;
+
+function* contentSteps(fd: number, size: number): Generator<void, Buffer> {
+  if (size === 0) return readFileSync(fd);
+  const whole = Buffer.allocUnsafeSlow(size);
+  for (let length = 0; length < size; yield) {
+    const read = readSync(fd, whole, length, Math.min(size - length, BYTES_OF_A_STEP), length);
+    if (read === 0) return whole.subarray(0, length);
+    length += read;
+  }
+  return whole;
 }
 
 /**

@@ -7,7 +7,7 @@
  */
 import { isUtf8 } from "node:buffer";
 import { atOnce } from "../base/time_slices.ts";
-import type { JsonDocument, JsonNode, PositionOf } from "./json.ts";
+import { HALF_PAIR, type JsonDocument, type JsonNode, type PositionOf } from "./json.ts";
 import { parseSteps, partSteps } from "./json_parser.ts";
 import { outlineSteps, type Outline, type OutlinedMember, type OutlinedValue } from "./outline.ts";
 import { positionsInBytes } from "./positions.ts";
@@ -29,6 +29,8 @@ export interface Known {
  * In steps of about a millisecond, for `inSlices`. What of it is `known` is read when somebody asks for what is in it.
  */
 export function* documentSteps(input: Buffer | string, known: Known | null): Generator<void, ConfigDocument> {
+  // Bytes cannot express half a surrogate pair.
+  if (typeof input === "string" && HALF_PAIR.test(input)) return yield* parseSteps(input);
   const bytes = typeof input === "string" ? Buffer.from(input) : input;
   const outline = yield* outlineSteps(bytes, known?.outline ?? null);
   const node = outline === null ? null : yield* rootSteps(outline, known);
@@ -61,7 +63,7 @@ function* servicesSteps(
   for (const service of services) {
     const item = yield* valueSteps(bytes, service, { keyOffset: -1, depth: 2 }, known);
     if (item === null) return null;
-    items.push(item);
+    if (items.push(item) % VALUES_OF_A_STEP === 0) yield;
   }
   return { kind: "array", ...place, items };
 }
@@ -112,6 +114,8 @@ function knownNode(
 
 const NO_MEMBERS: ReadonlyMap<string, JsonNode> = new Map();
 
+/** Less than a millisecond of work, where they are as they were. */
+const VALUES_OF_A_STEP = 64;
 /** Less than a millisecond of work. */
 const BYTES_OF_A_STEP = 250_000;
 

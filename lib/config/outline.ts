@@ -42,7 +42,15 @@ export interface Outline {
   readonly named: readonly OutlinedValue[];
 }
 
-/** Null: the text is not one object, or has an error between its parts. Errors in the parts are not found. */
+/** Far more than a configuration has. */
+const MAX_MEMBERS = 100;
+/** Less than a millisecond of work, where they are as they were. */
+const VALUES_OF_A_STEP = 64;
+
+/**
+ * Null: the text is not one object, has an error between its parts, or is not divided as configurations are. Errors in
+ * the parts are not found.
+ */
 export function* outlineSteps(bytes: Buffer, before: Outline | null): Generator<void, Outline | null> {
   return yield* new Outliner(bytes, before).root();
 }
@@ -76,7 +84,7 @@ class Outliner {
       seen.add(key);
       this.#at++;
       const value = yield* this.#code() === BRACKET && key === "services" ? this.#services() : this.#value();
-      if (value === null) return null;
+      if (value === null || members.length === MAX_MEMBERS) return null;
       members.push({ key, keyOffset, value });
       if (this.#code() === END_BRACE) break;
       if (this.#code() !== COMMA) return null;
@@ -91,8 +99,8 @@ class Outliner {
     const items: OutlinedValue[] = [];
     while (this.#code() !== END_BRACKET || items.length > 0) {
       const item = yield* this.#value();
-      if (item === null) return null;
-      items.push(item);
+      if (item?.digest === undefined) return null;
+      if (items.push(item) % VALUES_OF_A_STEP === 0) yield;
       if (this.#code() === END_BRACKET) break;
       if (this.#code() !== COMMA) return null;
       this.#at++;

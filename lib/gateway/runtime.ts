@@ -318,6 +318,7 @@ export class Runtime {
 
   /** Closes the state that was created for a snapshot that does not come into force. */
   abandon(inUse: InUse): void {
+    this.limits?.abandon(inUse.limiters);
     void closePluginState(inUse, this.#inUse);
   }
 

@@ -28,6 +28,8 @@ export interface MemoryCounters extends Counters {
   limiter(key: string, options: LimiterOptions, memory?: GiveMemory): LocalLimiter;
   /** Forgets limiters that no configuration has once their windows have run out. */
   retire(keysInUse: ReadonlySet<string>): void;
+  /** Those of a configuration that does not come into force. Until then, or until `retire` has them, they stay. */
+  abandon(keys: ReadonlySet<string>): void;
   close(): void;
   /** The callers of each limiter, and how many decisions were made for callers without a place of their own. */
   tables(): Iterable<readonly [key: string, numbers: { readonly callers: number; readonly shared: number }]>;

@@ -77,10 +77,14 @@ export function memoryCounters(
      * those of another one may have.
      */
     retire(keysInUse: ReadonlySet<string>): void {
-      prepared.clear();
+      for (const key of keysInUse) prepared.delete(key);
       timer?.cancel();
       retiring = retireSteps(keysInUse);
       void inSlices(retiring, paced());
+    },
+    /** The configuration that was to use them does not come into force. */
+    abandon(keys: ReadonlySet<string>): void {
+      for (const key of keys) prepared.delete(key);
     },
     close(): void {
       timer?.cancel();

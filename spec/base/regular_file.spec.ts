@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, rmSync, truncateSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -24,22 +24,31 @@ describe("a regular file", () => {
     expect(readRegularFile("/proc/self/status").toString()).toMatch(/^Name:[^]*\nThreads:/);
   });
 
-  it("that grows or shrinks meanwhile has what is there in the end", () => {
-    const read = (between: () => void) => {
-      writeFileSync(path, Buffer.alloc(1_200_000, "a"));
-      const steps = readFileSteps(path);
-      steps.next();
-      between();
-      for (;;) {
-        const { done, value } = steps.next();
-        if (done) return value;
-      }
-    };
-    expect(
-      read(() => appendFileSync(path, "bc"))
-        .subarray(1_199_999)
-        .toString(),
-    ).toBe("abc");
-    expect(read(() => truncateSync(path, 700_000)).length).toBe(700_000);
+  it.each<readonly [how: string, change: () => void, expected: () => Buffer]>([
+    ["is written", () => writeFileSync(path, Buffer.alloc(1_200_000, "b")), () => Buffer.alloc(1_200_000, "b")],
+    ["grows", () => appendFileSync(path, "bc"), () => Buffer.from(`${"a".repeat(1_200_000)}bc`)],
+    ["shrinks", () => truncateSync(path, 700_000), () => Buffer.alloc(700_000, "a")],
+    ["is emptied", () => truncateSync(path, 0), () => Buffer.alloc(0)],
+  ])("that %s meanwhile is read again, as it is then", (_how, change, expected) => {
+    writeFileSync(path, Buffer.alloc(1_200_000, "a"));
+    // The time of a change may be that of a moment before.
+    utimesSync(path, 1, 1);
+    const steps = readFileSteps(path);
+    steps.next();
+    change();
+    let next = steps.next();
+    while (next.done !== true) next = steps.next();
+    expect(next.value.equals(expected())).toBe(true);
+  });
+
+  it("that is written again and again is read in the end", () => {
+    writeFileSync(path, Buffer.alloc(1_200_000, "a"));
+    const steps = readFileSteps(path);
+    let next = steps.next();
+    for (let time = 1; next.done !== true; time++) {
+      utimesSync(path, time, time);
+      next = steps.next();
+    }
+    expect(next.value.length).toBe(1_200_000);
   });
 });

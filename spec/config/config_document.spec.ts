@@ -45,8 +45,7 @@ const SERVICES = [
   '{ "\u00e9\u{10000}": "\u{1f600}", "c":\n [true, null, -1.5e3, "\u20ac"] }',
   "{}",
   "[[]]",
-  "7",
-  '"x"',
+  '[7, "x"]',
 ];
 const textOf = (list: readonly string[], beside = '"x": {"\u00e4":\n[1]}, ', end = ', "y": 1') =>
   `{${beside}"services": [${list.join(" ,\n")} ]${end}}`;
@@ -87,6 +86,9 @@ describe("the document of a configuration", () => {
     ["no members", "{}"],
     ["a list", "[{}]"],
     ["nothing", ""],
+    ["a hundred members", `{${Array.from({ length: 100 }, (_none, i) => `"k${i}": [${i}]`).join()}}`],
+    ["more members", `{${Array.from({ length: 101 }, (_none, i) => `"k${i}": [${i}]`).join()}}`],
+    ["services that are none", '{"services": [1, "x", null, {"a": 1}]}'],
     ["bytes that are not UTF-8 in a service", Buffer.from('{"services": [{"a": "\xff"}]}', "latin1")],
     ["bytes that are not UTF-8 in a key", Buffer.from('{"\xff": [1]}', "latin1")],
     ["UTF-16", Buffer.from('\ufeff{"a": 1}', "utf16le")],
@@ -101,15 +103,29 @@ describe("the document of a configuration", () => {
     expect(told(documentOf(text))).toEqual(told(parseJson(Buffer.from(text))));
   });
 
+  it("takes a text that is no bytes as it is", () => {
+    const text = '{"services": [{"a": "\ud800"}]}';
+    expect(told(atOnce(documentSteps(text, null)))).toEqual(told(parseJson(text)));
+    expect(parseJson(text).issues).toHaveLength(1);
+  });
+
+  it("pauses among values that are as they were", () => {
+    const text = textOf(Array.from({ length: 2_000 }, (_none, i) => `{"service": ${i}}`));
+    const steps = documentSteps(Buffer.from(text), knownOf(text));
+    let count = 0;
+    while (steps.next().done !== true) count++;
+    expect(count).toBeGreaterThanOrEqual(2 * Math.floor(2_000 / 64));
+  });
+
   it("reads a value whose text is known when somebody asks for its members", () => {
-    const document = documentOf(textOf([SERVICES[0]!, '{"new": 1}', SERVICES[2]!, "7"]), {
+    const document = documentOf(textOf([SERVICES[0]!, '{"new": 1}', SERVICES[2]!, '{"other": 7}']), {
       ...knownOf(textOf(SERVICES))!,
       services: { has: (digest) => knownOf(textOf(SERVICES))!.outline.named.some((each) => each.digest === digest) },
     });
     const services = document.node?.kind === "object" ? document.node.members.get("services") : undefined;
     const items = services?.kind === "array" ? services.items : [];
     expect(items.map(({ readSteps }) => readSteps !== undefined)).toEqual([true, false, true, false]);
-    expect(items.map(({ digest }) => digest?.length)).toEqual([64, 64, 64, undefined]);
+    expect(items.map(({ digest }) => digest?.length)).toEqual([64, 64, 64, 64]);
     expect(document.node?.kind === "object" && document.node.members.get("x")?.readSteps !== undefined).toBe(true);
   });
 });

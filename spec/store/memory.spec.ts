@@ -638,6 +638,7 @@ describe("retire", () => {
     expect(counters.limiter("k", { windows: [second(1), minute(5)], maxCallers: 100 }).decide("a").remaining).toEqual([
       0, 3,
     ]);
+    counters.abandon(new Set(["k"]));
     clock.advance(60_000);
     counters.retire(new Set(["kept"]));
     expect(sizeOf(counters).limiters).toBe(1);
@@ -661,19 +662,31 @@ describe("retire", () => {
   it("keeps what a configuration that is not in force yet counts with", () => {
     const { clock, counters, limiter } = limiterOf([second(1)]);
     limiter.decide("a");
+    counters.retire(new Set(["k"]));
     counters.retire(new Set());
     const next = counters.limiter("next", { windows: [minute(5)], maxCallers: 5 });
     clock.advance(1_000);
     expect([...counters.all.keys()]).toEqual(["next"]);
+    // What is in force is read again meanwhile.
+    counters.retire(new Set(["k"]));
     next.decide("a");
     counters.retire(new Set(["next"]));
     expect(counters.limiter("next", { windows: [minute(5)], maxCallers: 5 }).decide("a").remaining).toEqual([3]);
+  });
+
+  it("forgets what a configuration was to count with that does not come into force", () => {
+    const { counters } = limiterOf([second(1)]);
+    counters.limiter("next", { windows: [minute(5)], maxCallers: 5 });
+    counters.abandon(new Set(["next"]));
+    counters.retire(new Set(["k"]));
+    expect([...counters.all.keys()]).toEqual(["k"]);
   });
 
   it("looks at many limiters in slices, and not on for a configuration that is gone", async () => {
     const { counters } = limiterOf([second(1)]);
     const keys = Array.from({ length: 100_000 }, (_none, i) => `k${i}`);
     for (const key of keys) counters.limiter(key, { windows: [second(1)], maxCallers: 1 });
+    counters.abandon(new Set(keys));
     counters.retire(new Set());
     const left = counters.all.size;
     expect(left).toBeGreaterThan(0);
