@@ -395,8 +395,9 @@ export const REQUIREMENTS: readonly Requirement[] = [
   row(
     "SRG-NET-ALG: certificates of clients",
     "client_certificates",
-    "CA_CERT_PATH, CLIENT_AUTH, mtls",
+    "CA_CERT_PATH, CLIENT_AUTH, mtls, global.tls",
     "spec/journeys/mtls.spec.ts",
+    "spec/journeys/revocation.spec.ts",
     "docs/tls.md",
   ),
   row("SRG-NET-ALG: FIPS-validated cryptography", "never", "edge-gateway audit", "docs/releases.md"),

@@ -52,12 +52,13 @@ export function untilStopped(
  */
 export async function drain(
   signal: NodeJS.Signals,
-  { gateway, admin, manager, probes }: Pick<Started, "gateway" | "admin" | "manager" | "probes">,
+  started: Pick<Started, "gateway" | "admin" | "manager" | "probes" | "certificates">,
   settings: Settings,
   log: Log,
 ): Promise<"drained" | "cut"> {
+  const { gateway, admin, manager, probes, certificates } = started;
   // What is ordered is taken up by the next start.
-  void GatewayCore.internalsOf(gateway).certificates?.close();
+  void certificates()?.close();
   if (settings.preStopDelayS > 0) {
     gateway.announceStop();
     log.info(`${signal}: not ready any more, still serving`, {

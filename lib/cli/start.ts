@@ -34,6 +34,8 @@ export interface Started {
   readonly probes: ServerBeside | null;
   /** Null: there is no ADMIN_USERS_FILE. */
   readonly users: { reread(): void } | null;
+  /** What keeps certificates of `global.acme`, which a reload may bring; null: nothing does. */
+  readonly certificates: () => { close(): Promise<void> } | null;
   /** "http://0.0.0.0:8008", … */
   readonly http: readonly string[];
   /** Empty when HTTPS is off. */
@@ -163,6 +165,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       reported,
       ...servers,
       users,
+      certificates: () => GatewayCore.internalsOf(gateway).certificates,
       http,
       https,
       adminUrl,

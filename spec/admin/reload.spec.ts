@@ -226,6 +226,8 @@ describe("GET /gateway/status", () => {
       tests: { passed: 1, failed: 0 },
       plugin_faults: [],
       certificates: [],
+      acme: null,
+      revocation_lists: [],
       warnings: [],
     });
   });

@@ -1,7 +1,7 @@
 /** What the program does with `global.acme` before a certificate is there. */
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import tls from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createGateway } from "../../lib/index.ts";
@@ -27,7 +27,7 @@ describe("global.acme without what it needs", () => {
   it("ends the start with 2 where http-01 has no plain port, and validate refuses it then", async () => {
     const file = fileWith(withAcme());
     for (const words of [
-      ["--config", file, "--state-dir", "/nowhere"],
+      ["--config", file, "--state-dir", join(dirname(file), "state")],
       ["validate", file],
     ]) {
       const { code, stderr } = await run([...words, "--http-port", "off"]);

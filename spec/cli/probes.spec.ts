@@ -89,6 +89,7 @@ describe("PROBE_PORT", () => {
         probes: part("probes"),
         admin: part("admin"),
         manager: part("manager"),
+        certificates: () => null,
       } as unknown as Parameters<typeof drain>[1];
       await drain("SIGTERM", parts, { preStopDelayS: 0, shutdownGraceS: 0 } as Settings, silentLog);
       expect(closed).toEqual(["gateway", "admin", "manager", "probes"]);
