@@ -20,43 +20,62 @@ const HEAD_BYTES = 4;
 /** Several times what clients send, with keys against quantum computers and a ticket. */
 const MAX_BYTES = 16_384;
 
-/** "part": more has to come. "other": it is no ClientHello, or one that cannot be read. */
-export function readClientHello(bytes: Buffer): ClientHello | "part" | "other" {
-  const message = handshakeIn(bytes);
-  if (typeof message === "string") return message;
-  try {
-    return helloIn(new Reader(message));
-  } catch {
-    return "other";
-  }
+/**
+ * What the bytes so far are. "part": more has to come. "other": they are no ClientHello, or one that cannot be read.
+ */
+export type HelloReading = (bytes: Buffer) => ClientHello | "part" | "other";
+
+/**
+ * Reads the first bytes of one connection. Each call gets those of the call before and what has come since, and goes on
+ * where that ended: the cost grows with the bytes, however many records and calls they come in.
+ */
+export function clientHelloReader(): HelloReading {
+  const readMessage = handshakeReader();
+  return (bytes) => {
+    const message = readMessage(bytes);
+    if (typeof message === "string") return message;
+    try {
+      return helloIn(new Reader(message));
+    } catch {
+      return "other";
+    }
+  };
 }
 
 /**
  * The first message, which may be in several records (RFC 8446 §5.1), without its head. Its parts are joined once, when
  * all are there: each byte could be in a record of its own.
  */
-function handshakeIn(bytes: Buffer): Buffer | "part" | "other" {
+function handshakeReader(): (bytes: Buffer) => Buffer | "part" | "other" {
+  /** Of the records that are there as a whole. */
   const fragments: Buffer[] = [];
+  /** Of all fragments. */
   let length = 0;
+  /** Where the next record begins. */
+  let at = 0;
+  /** The length of the message. */
   let whole = Infinity;
-  for (let at = 0; ;) {
-    if (bytes.length > at && bytes[at] !== HANDSHAKE) return "other";
-    if (bytes.length > MAX_BYTES) return "other";
-    if (bytes.length < at + 5) return "part";
-    const end = at + 5 + bytes.readUInt16BE(at + 3);
-    const fragment = bytes.subarray(at + 5, end);
-    if (length === 0 && fragment.length > 0 && fragment[0] !== CLIENT_HELLO) return "other";
-    fragments.push(fragment);
-    if (length < HEAD_BYTES && length + fragment.length >= HEAD_BYTES)
-      whole = HEAD_BYTES + Buffer.concat(fragments).readUIntBE(1, 3);
-    length += fragment.length;
-    if (whole !== Infinity && whole > MAX_BYTES) return "other";
-    if (length >= whole) return Buffer.concat(fragments).subarray(HEAD_BYTES, whole);
-    if (bytes.length < end) return "part";
-    // A record without content, of which there could be any number.
-    if (fragment.length === 0) return "other";
-    at = end;
-  }
+  return (bytes) => {
+    for (;;) {
+      if (bytes.length > at && bytes[at] !== HANDSHAKE) return "other";
+      if (bytes.length > MAX_BYTES) return "other";
+      if (bytes.length < at + 5) return "part";
+      const end = at + 5 + bytes.readUInt16BE(at + 3);
+      const fragment = bytes.subarray(at + 5, end);
+      if (length === 0 && fragment.length > 0 && fragment[0] !== CLIENT_HELLO) return "other";
+      const lengthNow = length + fragment.length;
+      if (whole === Infinity && lengthNow >= HEAD_BYTES)
+        whole = HEAD_BYTES + Buffer.concat([...fragments, fragment]).readUIntBE(1, 3);
+      if (whole !== Infinity && whole > MAX_BYTES) return "other";
+      if (lengthNow >= whole) return Buffer.concat([...fragments, fragment]).subarray(HEAD_BYTES, whole);
+      if (bytes.length < end) return "part";
+      // A record without content, of which there could be any number.
+      if (fragment.length === 0) return "other";
+      fragments.push(fragment);
+      length = lengthNow;
+      at = end;
+    }
+  };
 }
 
 function helloIn(hello: Reader): ClientHello {

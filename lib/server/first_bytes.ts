@@ -12,7 +12,7 @@ interface Reading {
 }
 
 interface FirstBytes<Found> {
-  /** What the bytes so far say; null: more have to come. */
+  /** What the bytes so far say, all of them in each call; null: more have to come. */
   readonly read: (bytes: Buffer) => Found | null;
   /** Called once, with all that was read. */
   readonly decided: (found: Found, bytes: Buffer) => void;
@@ -26,14 +26,13 @@ export function readFirstBytes<Found>(
   { clock, drain, receiving }: Reading,
   { read, decided, late }: FirstBytes<Found>,
 ): void {
-  let seen = Buffer.alloc(0);
+  const seen = new SeenBytes();
   const onReadable = () => {
-    for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;)
-      seen = Buffer.concat([seen, chunk]);
-    const found = read(seen);
+    for (let chunk: Buffer | null; (chunk = socket.read() as Buffer | null) !== null;) seen.add(chunk);
+    const found = read(seen.bytes);
     if (found === null) return;
     stop();
-    if (!socket.destroyed) decided(found, seen);
+    if (!socket.destroyed) decided(found, seen.bytes);
   };
   const onEnd = () => void socket.destroy();
   const undecided = { endIdle: () => void (socket.bytesRead === 0 && socket.destroy()) };
@@ -48,4 +47,25 @@ export function readFirstBytes<Found>(
   });
   drain.add(undecided);
   socket.on("readable", onReadable).on("end", onEnd).on("close", stop);
+}
+
+/** All bytes so far as one buffer. Its room doubles: in however small chunks they come, each is copied few times. */
+class SeenBytes {
+  #room = Buffer.alloc(0);
+  #length = 0;
+
+  get bytes(): Buffer {
+    return this.#room.subarray(0, this.#length);
+  }
+
+  add(chunk: Buffer): void {
+    const length = this.#length + chunk.length;
+    if (length > this.#room.length) {
+      const larger = Buffer.allocUnsafe(Math.max(length, 2 * this.#room.length));
+      this.#room.copy(larger, 0, 0, this.#length);
+      this.#room = larger;
+    }
+    chunk.copy(this.#room, this.#length);
+    this.#length = length;
+  }
 }

@@ -17,7 +17,7 @@ import { guardedEmitter } from "../base/event_loop.ts";
 import { shownChain, revokedIn } from "../base/revocation.ts";
 import { contextRules, groupOf } from "../base/tls_rules.ts";
 import type { IssuedPairs, NoPair, Pair, TlsFiles } from "./certificates.ts";
-import { readClientHello } from "./client_hello.ts";
+import { clientHelloReader } from "./client_hello.ts";
 import { readFirstBytes } from "./first_bytes.ts";
 import { NO_CERTIFICATE, noteGroup, refusalReason } from "./handshakes.ts";
 import { plainAddress } from "./inbound.ts";
@@ -184,9 +184,10 @@ export class TlsServers implements SecureServers {
       drain: { add: ignore, remove: ignore },
       receiving: () => ({ limits: { headersTimeoutMs: this.#handshakeMs } }),
     };
+    const readHello = clientHelloReader();
     readFirstBytes(socket, reading, {
       read(bytes) {
-        const hello = readClientHello(bytes);
+        const hello = readHello(bytes);
         return hello === "part" ? null : hello;
       },
       decided: (hello, bytes) => {

@@ -2,8 +2,8 @@
 import { once } from "node:events";
 import net, { type AddressInfo } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
-import { describe, expect, it, onTestFinished } from "vitest";
-import { readClientHello } from "../../lib/server/client_hello.ts";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { clientHelloReader, type HelloReading } from "../../lib/server/client_hello.ts";
 
 /** What Node's client sends first. */
 async function helloOf(options: ConnectionOptions): Promise<Buffer> {
@@ -30,7 +30,9 @@ function inRecords(bytes: Buffer, length: number): Buffer {
   return Buffer.concat(records);
 }
 
-describe("readClientHello", () => {
+const readClientHello: HelloReading = (bytes) => clientHelloReader()(bytes);
+
+describe("clientHelloReader", () => {
   it("reads name and protocols, and null for what the client does not send", async () => {
     const named = { servername: "shop.example", ALPNProtocols: ["acme-tls/1"] };
     expect(readClientHello(await helloOf(named))).toEqual({ servername: "shop.example", protocols: ["acme-tls/1"] });
@@ -47,6 +49,25 @@ describe("readClientHello", () => {
       const read = { servername: "shop.example", protocols: ["h2"] };
       expect(readClientHello(bytes)).toEqual(read);
       expect(readClientHello(Buffer.concat([bytes, Buffer.from("more")]))).toEqual(read);
+    }
+  });
+
+  it("goes on where it ended when more has come", async () => {
+    const protocols = ["h2", ...Array.from({ length: 100 }, (_none, i) => `protocol-${i}`)];
+    const hello = await helloOf({ servername: "shop.example", ALPNProtocols: protocols });
+    for (const recordBytes of [1, 3, 1_000]) {
+      const bytes = inRecords(hello, recordBytes);
+      const read = clientHelloReader();
+      const heads = vi.spyOn(Buffer.prototype, "readUInt16BE");
+      onTestFinished(() => heads.mockRestore());
+      let chunks = 0;
+      for (let length = 8; length < bytes.length; length += 8, chunks++)
+        expect(read(bytes.subarray(0, length))).toBe("part");
+      // Each record's, once where it is there as a whole and once for each chunk that has a part of it.
+      const records = Math.ceil((hello.length - 5) / recordBytes);
+      expect(heads.mock.calls.length).toBeLessThanOrEqual(records + chunks);
+      heads.mockRestore();
+      expect(read(bytes)).toEqual({ servername: "shop.example", protocols });
     }
   });
 
