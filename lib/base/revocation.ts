@@ -6,7 +6,8 @@
  * stay in session tickets while lists expire. So OpenSSL verifies the chain, and each of its certificates is looked up
  * here.
  */
-import { X509Certificate } from "node:crypto";
+import { hash, X509Certificate } from "node:crypto";
+import tls from "node:tls";
 import { revocationListsIn, serialOf, type RevocationList } from "./crl.ts";
 import { Der, TAG } from "./der.ts";
 import { certificatesIn } from "./pem.ts";
@@ -19,7 +20,8 @@ export interface Revoked {
     | "CRL_NOT_YET_VALID"
     | "CRL_HAS_EXPIRED"
     | "CRL_SIGNATURE_FAILURE"
-    | "UNABLE_TO_GET_ISSUER_CERT";
+    | "UNABLE_TO_GET_ISSUER_CERT"
+    | "CERT_CHAIN_TOO_LONG";
   /** Of the certificate that is refused: as `X509Certificate.subject`, in one line. */
   readonly subject: string;
 }
@@ -31,40 +33,111 @@ export interface RevocationRules {
   readonly expired: "refuse" | "allow";
 }
 
-/** More certificates than OpenSSL accepts in a chain (`X509_VERIFY_PARAM_set_depth`). */
-const MAX_CHAIN = 100;
+/** Chains have three or four. Each one that is shown costs time. */
+const MAX_SHOWN = 10;
+/** Signatures that are verified in one search. */
+const MAX_VERIFIED = 20;
 
 /**
  * Null: none is revoked. `chain`: what the other side has shown, its own certificate first; `ca`: PEM, those that it
- * was verified with. OpenSSL must have verified the chain. Each certificate needs a list of its issuer, also the last
- * one, which has signed itself. `wall`: in milliseconds since 1970.
+ * was verified with, default: Node's. OpenSSL must have verified the chain. There may be several ways from it to a
+ * certificate of `ca`, of which OpenSSL has gone one: on one of them each certificate must be in date, and needs a list
+ * of its issuer that does not have it, also the last one, which has signed itself. `wall`: in milliseconds since 1970.
  */
 export function revokedIn(
   chain: readonly X509Certificate[],
   ca: Buffer | undefined,
-  { lists, expired }: RevocationRules,
+  rules: RevocationRules,
   wall: number,
 ): Revoked | null {
-  // As OpenSSL does: trusted ones come first.
-  const issuers = [...(ca === undefined ? [] : certificatesIn(ca)), ...chain];
-  let certificate = chain[0]!;
-  for (let depth = 0; depth < MAX_CHAIN; depth++) {
-    const issuer = issuers.find((each) => hasIssued(each, certificate));
-    const code =
-      issuer === undefined
-        ? "UNABLE_TO_GET_ISSUER_CERT"
-        : lookUp(certificate, issuer, revocationListsIn(lists), expired, wall);
-    if (code !== null) return { code, subject: certificate.subject.replaceAll("\n", ",") };
-    if (issuer!.raw.equals(certificate.raw)) return null;
-    certificate = issuer!;
+  if (chain.length > MAX_SHOWN) return { code: "CERT_CHAIN_TOO_LONG", subject: nameOf(chain[0]!) };
+  const anchors = ca === undefined ? rootsOfNode() : certificatesIn(ca);
+  return new Search(anchors, chain, rules, wall).refusalOf(chain[0]!, 0);
+}
+
+class Search {
+  readonly #anchors: readonly X509Certificate[];
+  readonly #issuers: readonly X509Certificate[];
+  readonly #rules: RevocationRules;
+  readonly #wall: number;
+  #verified = 0;
+
+  constructor(
+    anchors: readonly X509Certificate[],
+    shown: readonly X509Certificate[],
+    rules: RevocationRules,
+    wall: number,
+  ) {
+    this.#anchors = anchors;
+    // As OpenSSL does: trusted ones come first.
+    this.#issuers = [...anchors, ...shown];
+    this.#rules = rules;
+    this.#wall = wall;
   }
-  return { code: "UNABLE_TO_GET_ISSUER_CERT", subject: certificate.subject.replaceAll("\n", ",") };
+
+  /** Why no way leads from the certificate to an anchor; null: one does. */
+  refusalOf(certificate: X509Certificate, depth: number): Revoked | null {
+    let refusal: Revoked | null = null;
+    for (const issuer of depth > MAX_SHOWN ? [] : this.#issuersOf(certificate)) {
+      const code = lookUp(certificate, issuer, revocationListsIn(this.#rules.lists), this.#rules.expired, this.#wall);
+      const isLast = issuer.raw.equals(certificate.raw);
+      const found =
+        code !== null
+          ? { code, subject: nameOf(certificate) }
+          : isLast
+            ? this.#anchorRefusal(certificate)
+            : this.refusalOf(issuer, depth + 1);
+      if (found === null) return null;
+      refusal ??= found;
+    }
+    return refusal ?? { code: "UNABLE_TO_GET_ISSUER_CERT", subject: nameOf(certificate) };
+  }
+
+  /** Anybody can sign a certificate with its own key. */
+  #anchorRefusal(certificate: X509Certificate): Revoked | null {
+    if (this.#anchors.some(({ raw }) => raw.equals(certificate.raw))) return null;
+    return { code: "UNABLE_TO_GET_ISSUER_CERT", subject: nameOf(certificate) };
+  }
+
+  *#issuersOf(certificate: X509Certificate): Generator<X509Certificate> {
+    const tried = new Set<string>();
+    // By the clock of the system, by which OpenSSL has judged the chain.
+    const now = Date.now();
+    for (const issuer of this.#issuers) {
+      if (this.#verified >= MAX_VERIFIED) return;
+      if (tried.has(issuer.fingerprint256) || !mayHaveIssued(issuer, certificate, now)) continue;
+      tried.add(issuer.fingerprint256);
+      this.#verified++;
+      if (hasSigned(issuer, certificate)) yield issuer;
+    }
+  }
+}
+
+/** Of certificates whose subject is empty, as those that have a URI alone, Node has none. */
+function nameOf({ subject }: X509Certificate): string {
+  return ((subject as string | undefined) ?? "").replaceAll("\n", ",");
+}
+
+let known: readonly X509Certificate[] | null = null;
+
+/** Those that Node trusts; of those that NODE_EXTRA_CA_CERTS adds it tells from version 22.15 on. */
+function rootsOfNode(): readonly X509Certificate[] {
+  const { getCACertificates } = tls as { readonly getCACertificates?: () => readonly string[] };
+  return (known ??= (getCACertificates?.() ?? tls.rootCertificates).map((root) => new X509Certificate(root)));
+}
+
+/** A CA in date whose name and key identifier are those of the issuer. */
+function mayHaveIssued(issuer: X509Certificate, certificate: X509Certificate, now: number): boolean {
+  // `checkIssued` costs least.
+  if (!certificate.checkIssued(issuer)) return false;
+  const isSelf = issuer.raw.equals(certificate.raw);
+  return (isSelf || issuer.ca) && Date.parse(issuer.validFrom) <= now && now <= Date.parse(issuer.validTo);
 }
 
 /** Names alone prove nothing: anybody can show a certificate with the name of an issuer. */
-function hasIssued(issuer: X509Certificate, certificate: X509Certificate): boolean {
+function hasSigned(issuer: X509Certificate, certificate: X509Certificate): boolean {
   try {
-    return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+    return certificate.verify(issuer.publicKey);
   } catch {
     // A key of a type that this Node does not know.
     return false;
@@ -90,13 +163,13 @@ function lookUp(
   return newest.nextUpdate < wall && expired === "refuse" ? "CRL_HAS_EXPIRED" : null;
 }
 
-/** Signatures that were checked, by the certificate of the issuer. */
+/** Signatures that were checked, by the key of the issuer: there may be any number of certificates for one. */
 const checked = new WeakMap<RevocationList, Map<string, boolean>>();
 
 function isSignedBy(list: RevocationList, issuer: X509Certificate): boolean {
   const known = checked.get(list) ?? new Map<string, boolean>();
   checked.set(list, known);
-  const key = issuer.fingerprint256;
+  const key = hash("sha256", issuer.publicKey.export({ type: "spki", format: "der" }), "base64");
   const verdict = known.get(key) ?? list.isSignedBy(issuer.publicKey);
   known.set(key, verdict);
   return verdict;
@@ -115,7 +188,7 @@ function namesIn({ raw }: X509Certificate): { readonly serial: string; readonly 
 export function shownChain(shown: { readonly raw: Buffer; readonly issuerCertificate?: unknown }): X509Certificate[] {
   const chain: X509Certificate[] = [];
   type Shown = { readonly raw: Buffer; readonly issuerCertificate?: Shown };
-  for (let next: Shown | undefined = shown as Shown; next?.raw !== undefined && chain.length < MAX_CHAIN;) {
+  for (let next: Shown | undefined = shown as Shown; next?.raw !== undefined && chain.length <= MAX_SHOWN;) {
     chain.push(new X509Certificate(next.raw));
     if (next.issuerCertificate === next) break;
     next = next.issuerCertificate;

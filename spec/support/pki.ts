@@ -24,9 +24,11 @@ export interface ListOptions {
 }
 
 export interface Authority extends Issued {
-  /** `isCa`: an authority below this one. `hosts`: DNS names. */
+  /** `name`: "" for an empty subject. `hosts`: DNS names. */
   issue(name: string, options?: { readonly hosts?: readonly string[] }): Issued;
   below(name: string): Authority;
+  /** Another certificate for its name and key, which has signed itself. `to`: when it ends. */
+  twin(to: number): Issued;
   /** A list in PEM. */
   list(options?: ListOptions): string;
 }
@@ -63,14 +65,21 @@ function authorityWith(name: string, keys: Keys, type: KeyType, above: Signer | 
       const names = der(0x30, ...hosts.map((host) => der(0x82, Buffer.from(host))));
       return certificate(nameOf(subject), keysOf("ec"), own, hosts.length === 0 ? [] : [extension("2.5.29.17", names)]);
     },
+    twin: (to) => certificate(own.name, keys, own, isCa, to),
     below: (subject) => authorityWith(subject, keysOf("ec"), "ec", own),
     list: (options = {}) => pem("X509 CRL", listOf(own, options)),
   };
 }
 
-function certificate(subject: Buffer, keys: Keys, by: Signer, extensions: readonly Buffer[]): Issued {
+function certificate(
+  subject: Buffer,
+  keys: Keys,
+  by: Signer,
+  extensions: readonly Buffer[],
+  to = Date.now() + 3650 * DAY_MS,
+): Issued {
   const serial = Buffer.from([0, serials++, 0x42]);
-  const validity = der(0x30, time(Date.now() - DAY_MS), time(Date.now() + 3650 * DAY_MS));
+  const validity = der(0x30, time(Math.min(Date.now(), to) - DAY_MS), time(to));
   const body = der(
     0x30,
     der(0xa0, integer(Buffer.from([2]))),
@@ -129,6 +138,7 @@ export function time(ms: number): Buffer {
 }
 
 function nameOf(commonName: string): Buffer {
+  if (commonName === "") return der(0x30);
   return der(0x30, der(0x31, der(0x30, oid("2.5.4.3"), der(0x0c, Buffer.from(commonName)))));
 }
 
