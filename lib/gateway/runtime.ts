@@ -320,6 +320,7 @@ export class Runtime {
   abandon(inUse: InUse): void {
     this.limits?.abandon(inUse.limiters);
     void closePluginState(inUse, this.#inUse);
+    this.#forgetUnused();
   }
 
   /**
@@ -462,12 +463,15 @@ export class Runtime {
     if (this.#isServing) shared?.start();
     for (const [, plan] of changed) this.#startService(plan);
     this.#names?.retain([], dnsTtlMs);
-    if (this.#records === null) return;
     const records = Array.from(upstreamSets.values(), ({ following }) => following?.records ?? []).flat();
-    this.#records.retain(
-      records.map(({ name }) => name),
-      dnsTtlMs,
-    );
+    this.#records?.retain(records, dnsTtlMs);
+    this.#forgetUnused();
+  }
+
+  /** Names that only configurations have that are not in force. */
+  #forgetUnused(): void {
+    this.#names?.forgetUnused();
+    this.#records?.forgetUnused();
   }
 
   get #isServing(): boolean {
@@ -480,8 +484,8 @@ export class Runtime {
     const used = this.#isServing
       ? Array.from(pools, ({ pool }) => pool)
       : Array.from(checks?.dials.keys() ?? [], ({ pool }) => pool);
-    const hosts = used.flatMap(({ options }) => (options.proxy === undefined ? [options.host] : []));
-    this.#names?.retain(hosts, this.#inUse!.dnsTtlMs, upstreamSet);
+    const names = used.flatMap(({ options: { name } }) => name ?? []);
+    this.#names?.retain(names, this.#inUse!.dnsTtlMs, upstreamSet);
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
     if (checks !== null) this.#checks ??= this.#features.balancing.activeChecks(this.clock);

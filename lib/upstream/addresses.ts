@@ -23,10 +23,6 @@ export class Names extends LookUps<Name> {
     if (name === undefined) this.all.set(host, (name = new Name(host, this)));
     return name;
   }
-
-  protected override find(host: string): Name | undefined {
-    return this.name(host);
-  }
 }
 
 /** One host name, shared by all pools that connect to it. */

@@ -91,7 +91,9 @@ export function applyHealth(upstreamSet: UpstreamSet, plans: readonly UpstreamPl
   for (const plan of plans) {
     const { peer, health, rank = 0, requestHeaders } = plan;
     peer.rank = rank;
-    peer.ownHeaders = requestHeaders === undefined ? null : new OwnHeaders(requestHeaders);
+    // Other endpoints of a service leave those of its configuration as they are.
+    if (peer.ownHeaders?.values !== requestHeaders)
+      peer.ownHeaders = requestHeaders === undefined ? null : new OwnHeaders(requestHeaders);
     if (health === null) continue;
     giveHealth(plan, upstreamSet, tools);
     peer.health.configure(health);

@@ -266,14 +266,16 @@ export interface TargetsRecord {
 }
 
 /** See `LookUps`. */
-interface Retaining {
-  /** Looks these names up from now on, new ones at once, and no others that the same owner has had. */
-  retain(names: Iterable<string>, ttlMs?: number, owner?: object): void;
+interface Retaining<One> {
+  /** Looks these up from now on, new ones at once, and no others that the same owner has had. */
+  retain(wanted: Iterable<One>, ttlMs?: number, owner?: object): void;
+  /** Forgets the names that nobody retains: who asks for one of them again gets another object. */
+  forgetUnused(): void;
   /** Ends all look-ups and timers; the last answers stay. */
   close(): void;
 }
 
-export interface TargetsRecords extends Retaining {
+export interface TargetsRecords extends Retaining<TargetsRecord> {
   /** The one of a name. */
   record(name: string): TargetsRecord;
 }
@@ -289,7 +291,7 @@ export interface HostName {
   connectOptions(first: Address | undefined): { readonly lookup: LookupFunction; readonly autoSelectFamily: true };
 }
 
-export interface HostNames extends Retaining {
+export interface HostNames extends Retaining<HostName> {
   /** The one `HostName` of a host; undefined for an address. */
   name(host: string): HostName | undefined;
 }

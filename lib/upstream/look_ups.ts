@@ -19,26 +19,19 @@ export abstract class LookUps<One extends LookUp<unknown>> {
     this.ttlMs = ttlMs;
   }
 
-  /** The one look-up of a name; undefined: there is nothing to look up. */
-  protected abstract find(name: string): One | undefined;
-
   /**
-   * Looks these names up from now on, new ones at once, and no others that the same owner has had. What needs no look-
-   * up is skipped. `ttlMs`: how old an answer may get, in milliseconds, of all owners.
+   * Looks these up from now on, new ones at once, and no others that the same owner has had. They are what the owner
+   * uses, and not their names: by its name another one may have been made since. `ttlMs`: how old an answer may get, in
+   * milliseconds, of all owners.
    */
-  retain(names: Iterable<string>, ttlMs = this.ttlMs, owner: object = this): void {
+  retain(wanted: Iterable<One>, ttlMs = this.ttlMs, owner: object = this): void {
     const isChanged = ttlMs !== this.ttlMs;
     this.ttlMs = ttlMs;
     if (isChanged) for (const each of this.all.values()) each.schedule();
-    const before = this.#held.get(owner) ?? NONE;
-    const now = new Set<One>();
-    for (const name of names) {
-      const found = this.find(name);
-      if (found === undefined || now.has(found)) continue;
-      now.add(found);
-      if (!before.has(found)) found.hold();
-    }
-    for (const each of before as ReadonlySet<One>) if (!now.has(each)) each.release();
+    const before: ReadonlySet<One> = this.#held.get(owner) ?? NONE;
+    const now = new Set(wanted);
+    for (const each of now) if (!before.has(each)) each.hold();
+    for (const each of before) if (!now.has(each)) each.release();
     if (now.size > 0) this.#held.set(owner, now);
     else this.#held.delete(owner);
   }
@@ -46,6 +39,16 @@ export abstract class LookUps<One extends LookUp<unknown>> {
   /** Ends all look-ups and timers; the last answers stay. */
   close(): void {
     for (const owner of [...this.#held.keys()]) this.retain([], this.ttlMs, owner);
+  }
+
+  /** One that was forgotten is used: new users of its name get it, unless there is another one meanwhile. */
+  remember(one: One): void {
+    if (!this.all.has(one.name)) this.all.set(one.name, one);
+  }
+
+  /** Names that nobody retains: they came with configurations that have not come into force. */
+  forgetUnused(): void {
+    for (const each of this.all.values()) this.forgetIfUnused(each);
   }
 
   /**
@@ -88,7 +91,9 @@ export abstract class LookUp<Answer> {
   }
 
   hold(): void {
-    if (this.#holders++ === 0) this.look().catch(ignore);
+    if (this.#holders++ > 0) return;
+    this.lookUps.remember(this);
+    this.look().catch(ignore);
   }
 
   release(): void {

@@ -6,10 +6,13 @@ import type { Exchange } from "../http/exchange.ts";
 import { dashed, type HeaderList } from "../http/headers.ts";
 
 export class OwnHeaders {
+  /** What it was made of. */
+  readonly values: Readonly<Record<string, string>>;
   readonly list: HeaderList;
   readonly #names: ReadonlySet<string>;
 
   constructor(values: Readonly<Record<string, string>>) {
+    this.values = values;
     this.list = Object.entries(values).flat();
     this.#names = new Set(Object.keys(values).map(dashed));
   }

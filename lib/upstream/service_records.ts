@@ -26,10 +26,6 @@ export class ServiceRecords extends LookUps<ServiceRecord> {
     if (record === undefined) this.all.set(name, (record = new ServiceRecord(name, this)));
     return record;
   }
-
-  protected override find(name: string): ServiceRecord {
-    return this.record(name);
-  }
 }
 
 /** One record, shared by all services that name it. */

@@ -3,7 +3,7 @@
  */
 import { createHash } from "node:crypto";
 import { isIP, type Socket } from "node:net";
-import tls, { type PeerCertificate, type TLSSocket } from "node:tls";
+import tls, { type PeerCertificate, type SecureContext, type TLSSocket } from "node:tls";
 import type { Secure } from "../base/egress.ts";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { overTls } from "../base/egress_tls.ts";
@@ -15,7 +15,8 @@ import { connect } from "./connect.ts";
 export class UpstreamTls implements TlsToUpstreams {
   readonly identity: string;
   readonly #settings: UpstreamTlsSettings;
-
+  /** Of all hosts: to read a bundle of certificates takes ten milliseconds, and a megabyte. Made when first needed. */
+  #context: SecureContext | null = null;
   readonly #clock: Clock;
   readonly #handshakes: NonNullable<UpstreamTlsTools["handshakes"]> | null;
 
@@ -43,16 +44,10 @@ export class UpstreamTls implements TlsToUpstreams {
   }
 
   options(host: string): Secure {
-    const { ca, cert, key, servername = host, verify = true } = this.#settings;
+    const { servername = host, verify = true } = this.#settings;
     const name = servername.endsWith(".") ? servername.slice(0, -1) : servername;
     return overTls({
-      // One context for all connections: reading the system's certificates takes milliseconds.
-      secureContext: tls.createSecureContext({
-        ca: ca?.content,
-        cert: cert?.content,
-        key: key?.content,
-        ...contextRules(this.#settings, "client"),
-      }),
+      secureContext: (this.#context ??= this.#newContext()),
       // SNI cannot carry an address (RFC 6066 §3), but a certificate can.
       servername: isIP(name) === 0 ? name : "",
       // Not asked where a session is resumed.
@@ -60,6 +55,16 @@ export class UpstreamTls implements TlsToUpstreams {
         tls.checkServerIdentity(name, certificate) ?? this.#whyRevoked(certificate),
       // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
       rejectUnauthorized: verify,
+    });
+  }
+
+  #newContext(): SecureContext {
+    const { ca, cert, key } = this.#settings;
+    return tls.createSecureContext({
+      ca: ca?.content,
+      cert: cert?.content,
+      key: key?.content,
+      ...contextRules(this.#settings, "client"),
     });
   }
 

@@ -487,6 +487,31 @@ describe("a reload", () => {
     expect(pool.open).toBe(0);
   });
 
+  it("that brings a record back has it looked up, though its last look-up ended while nobody used it", async () => {
+    const { dns, of, says, config, clock } = await service("a b");
+    says("a");
+    const held = gate();
+    let answered = 0;
+    const lookUpService = async (record: string) => {
+      if (answered === 1) await held.opened;
+      const found = await dns.lookUpService(record);
+      answered++;
+      return found;
+    };
+    const { gateway } = await running(config(), { clock, lookup, lookUpService });
+    const { configuration } = Gateway.internalsOf(gateway as Gateway);
+    const count = () => gateway.health.services[0]!.upstreams.length;
+    await eventually(() => (clock.advance(10), answered === 1 && count() === 1), "the first answer");
+    clock.advance(TTL_MS);
+    await gateway.reload(oneService(of("a").port));
+    const made = await configuration.compileInSlices(configuration.reader.load({ value: config() } as never));
+    held.open();
+    await eventually(() => answered === 2, "the answer that nobody waits for");
+    says("a b");
+    configuration.apply(made);
+    await eventually(() => (clock.advance(10), count() === 2), "the next answer");
+  });
+
   it("that drops the record ends its look-ups, and leaves no timer of it", async () => {
     const { gateway, dns, clock, of, says, again, until } = await started("a b", "a");
     says("b");

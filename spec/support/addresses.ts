@@ -105,9 +105,10 @@ export function madeUpNames(answer: readonly string[] | Error): MadeUpNames {
     answer,
     asked,
     async named(host) {
-      names.retain([host]);
+      const name = names.name(host)!;
+      names.retain([name]);
       await turn();
-      return names.name(host)!;
+      return name;
     },
     async again(next) {
       self.answer = next;

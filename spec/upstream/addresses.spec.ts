@@ -38,20 +38,21 @@ function bench({ random = 0, ttlMs = 30_000 } = {}) {
       }),
   });
   onTestFinished(() => names.close());
+  const of = (...hosts: readonly string[]) => hosts.flatMap((host) => names.name(host) ?? []);
   const told = () =>
     lines.filter(({ level }) => level !== "debug").map(({ level, message, fields }) => ({ level, message, ...fields }));
   const texts = (addresses: readonly Address[]) => addresses.map(({ address }) => address);
-  return { clock, names, asked, told, texts };
+  return { clock, names, of, asked, told, texts };
 }
 
 describe("a host name", () => {
   it("a host name gets one look-up for all its users, as soon as it is retained", async () => {
-    const { names, asked, texts } = bench();
+    const { names, of, asked, texts } = bench();
     const name = names.name("a.example")!;
     expect(asked).toHaveLength(0);
     expect(name.addresses).toEqual([]);
-    names.retain(["a.example", "b.example", "a.example"]);
-    names.retain(["a.example", "b.example"]);
+    names.retain(of("a.example", "b.example", "a.example"));
+    names.retain(of("a.example", "b.example"));
     expect(asked.map(({ host }) => host)).toEqual(["a.example", "b.example"]);
     await asked[0]!.answer("192.0.2.1", "2001:db8::1", "192.0.2.1");
     expect(name.addresses).toEqual([addressOf("192.0.2.1"), addressOf("2001:db8::1")]);
@@ -60,15 +61,15 @@ describe("a host name", () => {
   });
 
   it.each(["192.0.2.1", "::1", "2001:db8::1"])("a host name needs no look-up if it is the address %s", (host) => {
-    const { names, asked } = bench();
+    const { names, of, asked } = bench();
     expect(names.name(host)).toBeUndefined();
-    names.retain([host]);
+    names.retain(of(host));
     expect(asked).toEqual([]);
   });
 
   it("a host name gets a new look-up when the answer is ttl_ms old, not before", async () => {
-    const { names, asked, clock } = bench();
-    names.retain(["a.example"]);
+    const { names, of, asked, clock } = bench();
+    names.retain(of("a.example"));
     clock.advance(5_000);
     await asked[0]!.answer("192.0.2.1");
     clock.advance(29_999);
@@ -81,8 +82,8 @@ describe("a host name", () => {
   });
 
   it("a host name gets a new look-up up to a tenth earlier than ttl_ms, at random", async () => {
-    const { names, asked, clock } = bench({ random: 0.5 });
-    names.retain(["a.example"]);
+    const { names, of, asked, clock } = bench({ random: 0.5 });
+    names.retain(of("a.example"));
     await asked[0]!.answer("192.0.2.1");
     clock.advance(28_499);
     expect(asked).toHaveLength(1);
@@ -91,29 +92,29 @@ describe("a host name", () => {
   });
 
   it("a host name gets its next look-up after a changed ttl_ms, counted from the last answer", async () => {
-    const { names, asked, clock } = bench();
-    names.retain(["a.example"]);
+    const { names, of, asked, clock } = bench();
+    names.retain(of("a.example"));
     await asked[0]!.answer("192.0.2.1");
     clock.advance(4_000);
-    names.retain(["a.example"], 5_000);
+    names.retain(of("a.example"), 5_000);
     clock.advance(999);
     expect(asked).toHaveLength(1);
     clock.advance(1);
     await asked[1]!.answer("192.0.2.1");
-    names.retain(["a.example"], 60_000);
+    names.retain(of("a.example"), 60_000);
     clock.advance(59_999);
     expect(asked).toHaveLength(2);
-    names.retain(["a.example"], 1_000);
+    names.retain(of("a.example"), 1_000);
     clock.advance(0);
     expect(asked).toHaveLength(3);
   });
 
   it("a host name keeps its addresses and gets no look-up when it is no longer retained", async () => {
-    const { names, asked, clock } = bench();
+    const { names, of, asked, clock } = bench();
     const name = names.name("a.example")!;
-    names.retain(["a.example"]);
+    names.retain(of("a.example"));
     await asked[0]!.answer("192.0.2.1");
-    names.retain(["b.example"]);
+    names.retain(of("b.example"));
     await asked[1]!.answer("192.0.2.2");
     expect(clock.pending).toBe(1);
     clock.advance(30_000);
@@ -122,23 +123,45 @@ describe("a host name", () => {
   });
 });
 
+it("a host name that was forgotten is looked up for who still has it, and a new user gets the same", async () => {
+  const { names, asked, texts } = bench();
+  const name = names.name("a.example")!;
+  names.retain([name]);
+  names.retain([]);
+  await asked[0]!.answer("192.0.2.1");
+  names.retain([name]);
+  expect(asked).toHaveLength(2);
+  await asked[1]!.answer("192.0.2.2");
+  expect(texts(name.addresses)).toEqual(["192.0.2.2"]);
+  expect(names.name("a.example")).toBe(name);
+});
+
+it("forgets host names that nobody retains", () => {
+  const { names, of } = bench();
+  const [kept, refused] = of("kept.example", "refused.example");
+  names.retain([kept!]);
+  names.forgetUnused();
+  expect(names.name("kept.example")).toBe(kept);
+  expect(names.name("refused.example")).not.toBe(refused);
+});
+
 it("asks the system by default", async () => {
   const names = new Names({ clock: manualClock(), log: madeUpTools().log });
   onTestFinished(() => names.close());
   const name = names.name("localhost")!;
-  names.retain([name.host]);
+  names.retain([name]);
   await eventually(() => name.addresses.length > 0, "an address");
   expect(["127.0.0.1", "::1"]).toContain(name.addresses[0]!.address);
 });
 
 describe("a look-up that hangs", () => {
   it("a look-up that hangs runs once, however long it takes", async () => {
-    const { names, asked, clock } = bench();
-    names.retain(["a.example"]);
+    const { names, of, asked, clock } = bench();
+    names.retain(of("a.example"));
     clock.advance(3_600_000);
     names.retain([]);
-    names.retain(["a.example"]);
-    names.retain(["a.example"], 1);
+    names.retain(of("a.example"));
+    names.retain(of("a.example"), 1);
     clock.advance(3_600_000);
     expect(asked).toHaveLength(1);
     const name = names.name("a.example")!;
@@ -147,9 +170,9 @@ describe("a look-up that hangs", () => {
   });
 
   it("a look-up that hangs changes nothing when it ends after close", async () => {
-    const { names, asked, clock, told } = bench();
+    const { names, of, asked, clock, told } = bench();
     const name = names.name("a.example")!;
-    names.retain(["a.example", "b.example"]);
+    names.retain(of("a.example", "b.example"));
     names.close();
     await asked[0]!.answer("192.0.2.1");
     await asked[1]!.fail();
@@ -163,9 +186,9 @@ describe("a look-up that fails", () => {
   it(
     "a look-up that fails keeps the last answer, and the failure is logged once " + "until a look-up succeeds",
     async () => {
-      const { names, asked, clock, told } = bench();
+      const { names, of, asked, clock, told } = bench();
       const name = names.name("a.example")!;
-      names.retain(["a.example"]);
+      names.retain(of("a.example"));
       await asked[0]!.answer("192.0.2.1", "192.0.2.2");
       const { addresses } = name;
       clock.advance(30_000);
@@ -191,8 +214,8 @@ describe("a look-up that fails", () => {
   );
 
   it("a look-up that fails includes a look-up without addresses", async () => {
-    const { names, asked, told } = bench();
-    names.retain(["a.example"]);
+    const { names, of, asked, told } = bench();
+    names.retain(of("a.example"));
     await asked[0]!.answer();
     expect(told()).toMatchObject([
       {
@@ -204,8 +227,8 @@ describe("a look-up that fails", () => {
   });
 
   it("a look-up that fails runs again after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
-    const { names, asked, clock } = bench({ ttlMs: 5_000 });
-    names.retain(["a.example"]);
+    const { names, of, asked, clock } = bench({ ttlMs: 5_000 });
+    names.retain(of("a.example"));
     let last = 0;
     const waits: number[] = [];
     for (let i = 0; i < 6; i++) {
@@ -243,8 +266,8 @@ describe("a change of addresses", () => {
 describe("known()", () => {
   it("shares the running look-up and its answer", async () => {
     const { names, asked } = madeUpNames(["192.0.2.1"]);
-    names.retain(["a.example"]);
     const name = names.name("a.example")!;
+    names.retain([name]);
     const all = await Promise.all([name.known(), name.known()]);
     expect(all).toEqual([[addressOf("192.0.2.1")], [addressOf("192.0.2.1")]]);
     expect(await name.known()).toBe(name.addresses);

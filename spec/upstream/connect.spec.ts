@@ -157,6 +157,11 @@ describe("the host name that TLS asks for", () => {
     expect(new UpstreamTls({ servername }).options(host).servername).toBe(expected);
   });
 
+  it("the host name that TLS asks for differs where all else is read once: hosts of a service share a context", () => {
+    const settings = new UpstreamTls({ verify: false });
+    expect(settings.options("a.example").secureContext).toBe(settings.options("b.example").secureContext);
+  });
+
   it("the host name that TLS asks for does not depend on NODE_TLS_REJECT_UNAUTHORIZED", () => {
     expect(new UpstreamTls().options("a.example").rejectUnauthorized).toBe(true);
   });

@@ -293,6 +293,21 @@ it.each([
   ).toBe(authority);
 });
 
+it("has the same headers of its own until a configuration has others, or none", () => {
+  const { fleet, force } = bench("a");
+  const peer = fleet.withId("a")!;
+  const headersWith = (requestHeaders: Readonly<Record<string, string>> | undefined) => {
+    force([{ peer, weight: 1, health: HEALTH, requestHeaders }]);
+    return peer.ownHeaders;
+  };
+  const values = { "X-Key": "1" };
+  const first = headersWith(values);
+  expect(first?.list).toEqual(["X-Key", "1"]);
+  expect(headersWith(values)).toBe(first);
+  expect(headersWith({ "X-Key": "2" })?.list).toEqual(["X-Key", "2"]);
+  expect(headersWith(undefined)).toBeNull();
+});
+
 it.each<[ErrorCode, number]>([
   ["upstream_reset", 1],
   ["upstream_invalid", 1],
