@@ -58,6 +58,8 @@ class FollowedUpstreams implements UpstreamSetPlan {
   #now: MadeSet;
   /** What `#now` was made of. */
   #endpoints: readonly UpstreamEndpoint[];
+  /** By id, the endpoints that were in force when it was compiled; null: it has been in force itself. */
+  #beside: ReadonlyMap<string, Peer> | null;
   #unfollow: (() => void)[] = [];
   /** Null: it is not in force. */
   #state: "waiting" | "due" | "making" | null = null;
@@ -76,13 +78,15 @@ class FollowedUpstreams implements UpstreamSetPlan {
     const names = service.upstreams.flatMap((upstream) => ("srv" in upstream ? upstream.srv : []));
     this.#records = new Map(names.map((name) => [name, runtime.record(name)]));
     this.#endpoints = this.#wanted();
-    this.#now = atOnce(this.#made(this.#endpoints));
+    this.#beside = new Map(this.upstreamSet.peers.map((peer) => [peer.id, peer]));
+    this.#now = atOnce(this.#made(this.#endpoints, []));
     this.#use(inUse);
     this.following = {
       records: [...this.#records.values()],
       refresh: () => this.#refresh(),
       follow: () => this.#follow(),
       leave: () => this.#leave(),
+      afterFirst: (listeners) => this.#addAwaiting(listeners),
     };
   }
 
@@ -153,9 +157,9 @@ class FollowedUpstreams implements UpstreamSetPlan {
     );
   }
 
-  /** What stays is taken over as it is. */
-  *#made(endpoints: readonly UpstreamEndpoint[]): Generator<void, MadeSet> {
-    const known = new Map<string, Peer>(this.#now?.set.plans.map(({ peer }) => [peer.id, peer]));
+  /** `staying`: those of its own that are taken over as they are. */
+  *#made(endpoints: readonly UpstreamEndpoint[], staying: readonly Peer[]): Generator<void, MadeSet> {
+    const known = new Map(staying.map((peer) => [peer.id, peer]));
     const poolKeys = new Map(Array.from(this.#pools, ([key, planned]) => [planned.pool, [key, planned] as const]));
     const pools: PlannedPools = new Map();
     const plans: UpstreamPlan[] = [];
@@ -174,23 +178,44 @@ class FollowedUpstreams implements UpstreamSetPlan {
 
   #refresh(): void {
     const wanted = this.#wanted();
-    if (areSame(wanted, this.#endpoints)) return;
-    const made = atOnce(this.#made(wanted));
+    const peers = this.#peers;
+    const staying = peers.filter((peer) => this.#isAsCompiled(peer));
+    this.#beside = null;
+    if (staying.length === peers.length && areSame(wanted, this.#endpoints)) return;
+    const made = atOnce(this.#made(wanted, staying));
     this.#pools.clear();
     for (const [key, pool] of made.pools) this.#pools.set(key, pool);
     this.#take(made, wanted);
   }
 
+  /**
+   * Whether the endpoint in force is the same as when it was compiled. If it has left since, its connections and health
+   * are closed; if it has left and come back, or come, those in force have the connections and the health.
+   */
+  #isAsCompiled(peer: Peer): boolean {
+    const before = this.#beside === null ? peer : this.#beside.get(peer.id);
+    return peer.pool.keepsIdle && this.upstreamSet.withId(peer.id) === before;
+  }
+
+  get #peers(): readonly Peer[] {
+    return this.#now.set.plans.map(({ peer }) => peer);
+  }
+
   #take(made: MadeSet, endpoints: readonly UpstreamEndpoint[]): void {
+    this.#serve(made, endpoints);
+    this.#nameEndpoints();
+  }
+
+  #serve(made: MadeSet, endpoints: readonly UpstreamEndpoint[]): void {
     this.#now = made;
     this.#endpoints = endpoints;
     for (const handler of this.#handlers) handler.now = made.handlerFor(handler.timeouts);
-    this.#nameEndpoints();
   }
 
   #follow(): void {
     this.#state = "waiting";
     this.#unfollow = Array.from(this.#records.values(), (record) => record.onChange(() => this.#changed()));
+    if (!this.#isAwaited) this.#release();
   }
 
   #leave(): void {
@@ -199,7 +224,29 @@ class FollowedUpstreams implements UpstreamSetPlan {
     this.#unfollow = [];
     this.#due?.cancel();
     this.#gone?.cancel();
-    this.#release();
+    if (this.#awaiting.size === 0) return;
+    const successor = this.#runtime.upstreamsOf(this.#service.name);
+    if (successor?.following === undefined || successor === this) this.#release();
+    else successor.following.afterFirst([() => this.#followSuccessor(), ...this.#awaiting]);
+  }
+
+  /**
+   * After a reload, for requests that wait through it: of what its records name, it has those endpoints that the
+   * configuration in force has, too, with the same connections. There may be none.
+   */
+  #followSuccessor(): void {
+    const isInForce = (endpoint: UpstreamEndpoint) =>
+      this.#maker.plan(endpoint, new Map()).peer === this.upstreamSet.withId(endpoint.id);
+    try {
+      const endpoints = this.#wanted().filter(isInForce);
+      this.#serve(atOnce(this.#made(endpoints, [])), endpoints);
+    } catch (error) {
+      this.#logUnchanged(error);
+    }
+  }
+
+  #addAwaiting(listeners: Iterable<() => void>): void {
+    for (const each of listeners) this.#awaiting.add(each);
   }
 
   #changed(): void {
@@ -212,22 +259,25 @@ class FollowedUpstreams implements UpstreamSetPlan {
     this.#state = "making";
     const endpoints = this.#wanted();
     try {
-      const made = await inSlices(this.#made(endpoints), paced());
+      const made = await inSlices(this.#made(endpoints, this.#peers), paced());
       // A reload may have put another configuration into force.
       if (this.#state !== "making") return;
       this.#inForce(made, endpoints);
     } catch (error) {
-      const { name } = this.#service;
-      this.#context.log.error("the endpoints of a service stay as they are", {
-        service: name,
-        error: messageOf(error, "stack"),
-      });
+      this.#logUnchanged(error);
     }
     if (this.#state !== "making") return;
     this.#state = "waiting";
     // Meanwhile a record may have changed again.
     if (!areSame(this.#wanted(), endpoints)) this.#changed();
     else if (!this.#isAwaited) this.#release();
+  }
+
+  #logUnchanged(error: unknown): void {
+    this.#context.log.error("the endpoints of a service stay as they are", {
+      service: this.#service.name,
+      error: messageOf(error, "stack"),
+    });
   }
 
   #inForce(made: MadeSet, endpoints: readonly UpstreamEndpoint[]): void {
@@ -247,7 +297,9 @@ class FollowedUpstreams implements UpstreamSetPlan {
   }
 
   #release(): void {
-    for (const end of [...this.#awaiting]) end();
+    const ended = [...this.#awaiting];
+    this.#awaiting.clear();
+    for (const end of ended) end();
   }
 
   /** Gives those that have no name in metrics one of their own, while there are any, or the common one. */

@@ -117,6 +117,8 @@ export interface RecordsFollowing {
   follow(): void;
   /** It is no longer in force. */
   leave(): void;
+  /** Calls these as soon as it has the first answer of every record, which it may have had before. */
+  afterFirst(listeners: Iterable<() => void>): void;
 }
 
 /** What is asked in place of the system's resolver. */

@@ -206,6 +206,7 @@ export class Health extends PublishedHealth {
   override close(): void {
     super.close();
     this.#ejection?.timer.cancel();
+    this.#ejection = null;
     this.place.free?.();
   }
 

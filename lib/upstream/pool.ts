@@ -22,7 +22,7 @@ export class Http1Pool {
   readonly leases: Leases<true>;
   readonly #connector: Connector;
   /** False once the upstream is no longer configured. */
-  #isInUse = true;
+  keepsIdle = true;
   readonly #connections = new Set<Connection>();
   /** Those that are not in use; of each address the last is used next, so that the others can time out. */
   readonly #idle: Connection[] = [];
@@ -79,7 +79,7 @@ export class Http1Pool {
 
   giveBack(connection: Connection): void {
     connection.leave();
-    const isKept = this.#isInUse && connection.isUsable && connection.parser.keepsFor !== 0;
+    const isKept = this.keepsIdle && connection.isUsable && connection.parser.keepsFor !== 0;
     // It still counts as leased.
     if (isKept && this.open <= this.leases.maxConnections) this.#idle.push(connection);
     else connection.socket.destroy();
@@ -113,14 +113,14 @@ export class Http1Pool {
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */
   retire(): void {
-    this.#isInUse = false;
+    this.keepsIdle = false;
     this.#connector.close();
     this.dropIdle();
   }
 
   /** Closes every connection and refuses all requests that wait for one. */
   destroy(): void {
-    this.#isInUse = false;
+    this.keepsIdle = false;
     this.#connector.close();
     this.leases.refuseAll(shuttingDown());
     for (const { socket } of this.#connections) socket.destroy();

@@ -23,7 +23,7 @@ import type { Try, UpstreamDestination } from "./try.ts";
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Pool = Http1Pool | Http2Pool;
 
-export interface Http2Pool extends Pick<Http1Pool, "open" | "limitTo" | "retire" | "destroy"> {
+export interface Http2Pool extends Pick<Http1Pool, "open" | "keepsIdle" | "limitTo" | "retire" | "destroy"> {
   readonly leases: Pick<Leases<unknown>, "leased" | "waiting" | "maxConnections">;
   readonly options: PoolOptions;
   readonly forward: (attempt: Try<any>) => Promise<Reply>;

@@ -487,6 +487,61 @@ describe("a reload", () => {
     expect(pool.open).toBe(0);
   });
 
+  it("that is being compiled while a target leaves and returns, or comes, has the one in force", async () => {
+    const { gateway, config, says, again, until, answers, runtime, of } = await started("a b", "a");
+    const { configuration } = Gateway.internalsOf(gateway as Gateway);
+    const peer = (id: string) => runtime.peer("s", `u/${id}.test:${of(id).port}`)!;
+    const compiled = (parts: Parts) =>
+      configuration.compileInSlices(configuration.reader.load({ value: config(parts) } as never));
+    const first = await compiled({ timeouts: { response_ms: 4321 } });
+    for (const said of ["b", "a"]) {
+      says(said);
+      await again();
+      await until(said);
+    }
+    expect(await answers(1)).toBe("a");
+    const returned = peer("a");
+    configuration.apply(first);
+    expect(peer("a")).toBe(returned);
+    expect(await answers(2)).toBe("a a");
+    expect(returned.pool.open).toBe(1);
+    says("a b");
+    await again();
+    // Known, and not in force yet.
+    await eventually(() => runtime.record(RECORD).targets.length === 2, "the answer");
+    const second = await compiled({ timeouts: { response_ms: 1234 } });
+    await until("a b");
+    const come = peer("b");
+    configuration.apply(second);
+    expect(peer("a")).toBe(returned);
+    expect(peer("b")).toBe(come);
+  });
+
+  it.each([
+    ["before the answer", false],
+    ["after the answer, and before it is in force", true],
+  ])("%s has requests that wait for the first answer go on waiting", async (_when, isKnown) => {
+    const parts = { timeouts: { connect_ms: 60_000 } };
+    const { dns, says, config, clock } = await service("a", parts);
+    says("a");
+    const held = gate();
+    const lookUpService = async (record: string) => (await held.opened, await dns.lookUpService(record));
+    const { gateway, port } = await running(config(), { clock, lookup, lookUpService });
+    const { runtime } = Gateway.internalsOf(gateway as Gateway);
+    const waiting = ask(port, { path: "/a/x" });
+    let isOver = false;
+    void waiting.finally(() => (isOver = true));
+    await eventually(() => gateway.status.inFlight === 1, "the request");
+    if (isKnown) {
+      held.open();
+      await eventually(() => runtime.record(RECORD).targets.length === 1, "the answer");
+    }
+    await gateway.reload(config({ timeouts: { ...parts.timeouts, response_ms: 1234 } } as Parts));
+    held.open();
+    await eventually(() => (clock.advance(10), isOver), "the response");
+    expect([(await waiting).status, (await waiting).body.toString()]).toEqual([200, "a"]);
+  });
+
   it("that brings a record back has it looked up, though its last look-up ended while nobody used it", async () => {
     const { dns, of, says, config, clock } = await service("a b");
     says("a");

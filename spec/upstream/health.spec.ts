@@ -212,6 +212,16 @@ describe("passive checks", () => {
     expect(health.ejected).toBe(false);
   });
 
+  it("passive checks do not leave an upstream ejected for ever that is closed and configured again", () => {
+    const { health, fail, configure } = bench();
+    fail(3);
+    health.close();
+    configure({});
+    expect([health.usable, health.ejected]).toEqual([true, false]);
+    fail(3);
+    expect(health.ejected).toBe(true);
+  });
+
   it("passive checks leave no timer when the health is closed", () => {
     const { health, fail, clock } = bench();
     fail(3);
