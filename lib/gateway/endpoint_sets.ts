@@ -284,8 +284,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
     const before = new Set(this.#endpoints.map(({ id }) => id));
     this.#take(made, endpoints);
     this.#runtime.replace(this, made.pools);
-    this.#gone?.cancel();
-    this.#gone = this.#clock.after(GONE_MS, () => this.#context.plan?.dropUpstreams(this.#service.name));
+    this.#gone ??= this.#clock.after(GONE_MS, () => this.#dropGone());
     const added = endpoints.filter(({ id }) => !before.delete(id)).length;
     if (added + before.size > 0)
       this.#context.log.info("the endpoints of a service have changed", {
@@ -294,6 +293,13 @@ class FollowedUpstreams implements UpstreamSetPlan {
         new: added,
         gone: before.size,
       });
+  }
+
+  /** Each after its own time: a record may change more often than that. */
+  #dropGone(): void {
+    const now = this.#clock.now();
+    const next = this.#context.plan?.dropGone(this.#service.name, now - GONE_MS) ?? null;
+    this.#gone = next === null ? null : this.#clock.after(next + GONE_MS - now, () => this.#dropGone());
   }
 
   #release(): void {
@@ -309,7 +315,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
     let left =
       MAX_LABELLED - peers.filter((peer) => this.upstreamSet.withId(peer.id) === peer && !isCommon(peer)).length;
     for (const peer of peers) if (this.upstreamSet.withId(peer.id) !== peer) peer.label = left-- > 0 ? peer.id : OTHERS;
-    this.#context.plan?.setUpstreams(this.#service.name, peers);
+    this.#context.plan?.setUpstreams(this.#service.name, peers, this.#clock.now());
   }
 }
 

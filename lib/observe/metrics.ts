@@ -130,6 +130,13 @@ export class ServiceMeter {
     (this.upstreams.get(upstream) ?? this.upstreams.get(OTHERS))?.count(status === null || status >= 500, false, ms);
   }
 
+  /** The tries of endpoints that have no figures of their own. */
+  others(steps: StepCounter): Recent {
+    const others = this.upstreams.get(OTHERS) ?? new Recent(steps);
+    this.upstreams.set(OTHERS, others);
+    return others;
+  }
+
   retried(): void {
     this.retries++;
   }

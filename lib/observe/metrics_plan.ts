@@ -69,8 +69,12 @@ export interface ServicePlan {
   readonly meter: ServiceMeter;
   /** Their groups, by id; of endpoints that change by the names that they have in metrics. */
   readonly upstreams: Map<string, string | null>;
+  /** Whether it has upstreams that change without a reload. */
+  readonly hasRecords: boolean;
   /** The ids of endpoints that change. */
   endpoints: readonly string[];
+  /** When endpoints left whose figures are still there, by their names in metrics: see `setUpstreams`. */
+  readonly gone: Map<string, number>;
   readonly routes: ReadonlyMap<string, RouteMeter>;
 }
 
@@ -114,7 +118,9 @@ export class MetricsPlan {
       meter: known?.meter ?? new ServiceMeter(),
       // The targets of an SRV record come with `setUpstreams`.
       upstreams: new Map(upstreams.flatMap(({ id, group = null, srv }) => (srv === undefined ? [[id, group]] : []))),
+      hasRecords: upstreams.some(({ srv }) => srv !== undefined),
       endpoints: [],
+      gone: new Map(),
       routes: new Map(
         routes.map((route) => [route.name, known?.routes.get(route.name) ?? new RouteMeter(steps, total)]),
       ),
@@ -123,20 +129,42 @@ export class MetricsPlan {
     return planned;
   }
 
-  /** A service, whose upstreams change without a reload, has these. What is gone stays until `dropUpstreams`. */
-  setUpstreams(service: string, peers: readonly { id: string; label: string; group: string | null }[]): void {
+  /**
+   * A service, whose upstreams change without a reload, has these. The figures of the others stay until `dropGone`.
+   * `now`: in milliseconds.
+   */
+  setUpstreams(
+    service: string,
+    peers: readonly { id: string; label: string; group: string | null }[],
+    now: number,
+  ): void {
     const planned = this.services.get(service);
     if (planned === undefined) return;
+    const { upstreams, gone } = planned;
+    const isInForce = this.#metrics.services.get(service) === planned;
+    if (isInForce) for (const label of upstreams.keys()) gone.set(label, now);
     planned.endpoints = peers.map(({ id }) => id);
-    planned.upstreams.clear();
-    for (const { id, label, group } of peers) planned.upstreams.set(label, label === id ? group : null);
-    if (this.#metrics.services.get(service) === planned) this.#begin(planned);
+    upstreams.clear();
+    for (const { id, label, group } of peers) {
+      upstreams.set(label, label === id ? group : null);
+      gone.delete(label);
+    }
+    if (isInForce) this.#begin(planned);
   }
 
-  /** Those of the service that it has no longer, if the plan is in force. */
-  dropUpstreams(service: string): void {
+  /**
+   * Drops the figures of upstreams that left until this moment, in milliseconds. Returns when the first of the others
+   * left; null: there are none.
+   */
+  dropGone(service: string, until: number): number | null {
     const planned = this.services.get(service);
-    if (planned !== undefined && this.#metrics.services.get(service) === planned) dropOthers(planned);
+    // In the order in which they left.
+    for (const [label, at] of planned?.gone ?? []) {
+      if (at > until) return at;
+      planned!.gone.delete(label);
+      planned!.meter.upstreams.delete(label);
+    }
+    return null;
   }
 
   #begin({ meter, upstreams }: ServicePlan): void {

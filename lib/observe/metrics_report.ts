@@ -1,8 +1,8 @@
 /**
  * Reports the counts of a worker's `Metrics` to the main thread, whose own `Metrics` are then those of all workers.
  */
-import { increase, MAX_CODES, type RouteMeter } from "./metrics.ts";
-import type { Metrics } from "./metrics_plan.ts";
+import { increase, MAX_CODES, type Recent, type RouteMeter, type StepCounter } from "./metrics.ts";
+import type { Metrics, ServicePlan } from "./metrics_plan.ts";
 
 export type MetricsReport = ReturnType<typeof takeMetrics>;
 
@@ -53,7 +53,7 @@ export function takeMetrics({
  * requests of routes that this one does not have count in all only, as those do that end after a reload.
  */
 export function addMetrics(
-  { services, plugins, pluginFaults, handshakes, refusedHandshakes, total, unrouted, durations }: Metrics,
+  { services, plugins, pluginFaults, handshakes, refusedHandshakes, total, unrouted, durations, steps }: Metrics,
   report: MetricsReport,
   hold: (meter: RouteMeter, inFlight: number) => void,
 ): void {
@@ -62,18 +62,27 @@ export function addMetrics(
   durations?.add(report.durations);
   for (const { service, routes, upstreams, retries } of report.services) {
     const known = services.get(service);
+    if (known === undefined) continue;
     for (const [name, counts] of routes) {
-      const meter = known?.routes.get(name);
+      const meter = known.routes.get(name);
       if (meter === undefined) continue;
       hold(meter, counts.inFlight);
       meter.add(counts);
     }
-    for (const [id, counts] of upstreams) known?.meter.upstreams.get(id)?.addCounts(counts);
-    if (known !== undefined) known.meter.retries += retries;
+    for (const [id, counts] of upstreams) triesOf(known, id, steps)?.addCounts(counts);
+    known.meter.retries += retries;
   }
   for (const [labels, counts] of report.plugins) plugins.get(labels)?.add(counts);
   for (const [plugin, count] of report.pluginFaults) increase(pluginFaults, plugin, count);
   for (const [labels, count] of report.handshakes) increase(handshakes, labels, count);
   for (const [labels, count] of report.refusedHandshakes) increase(refusedHandshakes, labels, count);
   for (const [code, count] of report.codes) increase(total.codes, code, count, MAX_CODES);
+}
+
+/**
+ * The tries of an upstream. Which endpoints have a name of their own depends on those before, which a worker may not
+ * have had, or not together: what has none here is counted with the others that have none.
+ */
+function triesOf({ meter, hasRecords }: ServicePlan, upstream: string, steps: StepCounter): Recent | undefined {
+  return meter.upstreams.get(upstream) ?? (hasRecords ? meter.others(steps) : undefined);
 }

@@ -180,6 +180,29 @@ describe("an upstream that is an SRV record", () => {
     expect(await answers(3)).toBe("b b b");
   });
 
+  it("has figures of a target that has left for a minute, also while the set changes more often", async () => {
+    const { says, again, until, gateway, clock, answers } = await started("a b c", "a");
+    const labels = () => {
+      const series = gateway
+        .metrics()
+        .matchAll(/^edge_gateway_upstream_duration_seconds_count\{.*upstream="u\/(\w)\./gm);
+      return [...new Set(Array.from(series, ([, id]) => id))].sort().join(" ");
+    };
+    expect(await answers(1)).toBe("a");
+    for (const [i, now] of ["b", "c", "b", "c", "b"].entries()) {
+      says(now);
+      await again();
+      await until(now);
+      expect(await answers(1)).toBe(now);
+      if (i === 0) expect(labels()).toBe("a b");
+    }
+    expect(labels()).toBe("b c");
+    clock.advance(59_000);
+    expect(labels()).toBe("b c");
+    clock.advance(1000);
+    expect(labels()).toBe("b");
+  });
+
   it("changes under load without a failed request", { timeout: 30_000 }, async () => {
     const { says, again, until, port } = await started("a b c d", "a b");
     const load = closedLoop(port, 8);

@@ -204,4 +204,32 @@ describe("the reports of workers", () => {
       }
     },
   );
+
+  it("have the tries of endpoints that have no name of their own in the main thread counted as those of others", () => {
+    const following = (records: boolean, ...labels: readonly string[]) => {
+      const metrics = new Metrics();
+      const plan = metrics.plan();
+      plan.service({ name: "s", upstreams: [{ id: "u", ...(records && { srv: "_x._tcp.y" }) }], routes: [] });
+      plan.apply();
+      const peers = labels.map((label) => ({ id: label, label, group: null }));
+      if (records) plan.setUpstreams("s", peers, 0);
+      return metrics;
+    };
+    const counted = (from: Metrics, to: Metrics) => {
+      const { meter } = from.services.get("s")!;
+      for (const label of meter.upstreams.keys()) meter.tried(label, 1, 200);
+      addMetrics(to, structuredClone(takeMetrics(from)), () => {});
+      return Array.from(to.services.get("s")!.meter.upstreams, ([label, { requests }]) => [label, requests]);
+    };
+    const main = following(true, "u/a:1", "u/b:1");
+    const worker = following(true, "u/a:1", "u/c:1", "other");
+    expect(counted(worker, main)).toEqual([
+      ["u/a:1", 1],
+      ["u/b:1", 0],
+      ["other", 2],
+    ]);
+    expect(counted(worker, main).at(-1)).toEqual(["other", 4]);
+    // An upstream that a reload has removed is no endpoint.
+    expect(counted(worker, following(false))).toEqual([["u", 0]]);
+  });
 });
