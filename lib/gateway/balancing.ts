@@ -17,14 +17,15 @@ import { balancerOf } from "../upstream/balance.ts";
 import type { Balancing, BalancingTools, MakePicker } from "../upstream/balancing.ts";
 import { Breaker, BREAKER_BYTES, guarded } from "../upstream/breaker.ts";
 import { elsewhere, giveHealth, pickerAmong } from "../upstream/choice.ts";
+import type { LatePlace } from "../upstream/contracts.ts";
 import { hashing, hashKey } from "../upstream/hash.ts";
 import { endpointHash, HealthTable, healthTableBytes } from "../upstream/endpoint_health.ts";
 import { Health, HEALTH_BYTES, PublishedHealth } from "../upstream/health.ts";
 import { repeatedly, ReplayMemory, RetryBudget, retryPolicy } from "../upstream/retries.ts";
 import { MAX_TARGETS } from "../upstream/endpoints.ts";
 import { splitPicker } from "../upstream/split.ts";
-import { drawnKey, KEY_BYTES, Sticky } from "../upstream/sticky.ts";
-import { ALWAYS_USABLE, type Peer, type UpstreamPlan, type UpstreamSet } from "../upstream/upstream_set.ts";
+import { drawnKey, KEY_BYTES, type SignedNames, Sticky, type StickyOptions } from "../upstream/sticky.ts";
+import type { Peer, UpstreamPlan, UpstreamSet } from "../upstream/upstream_set.ts";
 import { ActiveChecks, checksOf } from "./active_checks.ts";
 import { hasOneServer } from "./upstreams.ts";
 
@@ -57,13 +58,14 @@ export const balancedBy: Balancing["balancedBy"] = (service, upstreamSet, tools)
     new Breaker({ clock, log, service: name, memory: memory(`breaker ${name}`, BREAKER_BYTES) }, settings!);
   const breaker = settings === undefined ? null : { breaker: upstreamSet.breaker ?? made(), settings };
   const checks = health.enabled ? checksOf(health, dialTo) : null;
+  const signed: SignedNames = new Map();
   return (given) => {
     const plans = planned(given);
     const peers = plans.map(({ peer }) => peer);
     const split = shares === undefined ? null : splitPicker(shares, { plans, picker }, hashKey);
     const isAlone = hasOneServer(service) && plans[0]!.health === null;
     const chosen = split ?? (isAlone ? onlyPicker(peers[0]!) : picker(peers));
-    const sticky = stickyOf(service, peers, clock, lasting);
+    const sticky = stickyOf(service, { peers, signed, clock }, lasting);
     return {
       plans,
       split,
@@ -95,15 +97,13 @@ function healthPlans(
     const places = records * MAX_TARGETS + upstreams.length;
     const key = `health ${JSON.stringify([name, places])}`;
     const table = lasting.count > 1 ? new HealthTable(memory(key, healthTableBytes(places))) : null;
-    // Of a new one it is made when the set is in force: what a set holds in the table is given back then.
-    return (plans) =>
-      plans.map((plan) => {
-        const { id, host, port, health: known } = plan.peer;
-        const isNew = table !== null && known === ALWAYS_USABLE;
-        const hash = isNew ? endpointHash([id, protocol, host, port]) : null;
-        const place = hash && (() => (isWorker(lasting) ? table!.find(hash) : table!.give(hash)));
-        return { ...plan, health: settings, memory: place };
-      });
+    const placeOf = ({ id, host, port, health: known }: Peer): LatePlace | null => {
+      if (table === null || known.memory === table.memory) return null;
+      const hash = endpointHash([id, protocol, host, port]);
+      return { memory: table.memory, take: () => (isWorker(lasting) ? table.find(hash) : table.give(hash)) };
+    };
+    // Health is made when the set is in force: what a set holds in the table is given back then.
+    return (plans) => plans.map((plan) => ({ ...plan, health: settings, memory: placeOf(plan.peer) }));
   }
   return (plans) =>
     plans.map((plan) => {
@@ -119,14 +119,13 @@ function healthPlans(
 /** Null: the service has no sticky sessions. */
 function stickyOf(
   service: Service,
-  peers: readonly Peer[],
-  clock: BalancingTools["clock"],
+  given: Pick<StickyOptions, "peers" | "signed" | "clock">,
   lasting: Threads,
 ): Sticky | null {
   if (service.sticky === undefined) return null;
   const { secret, ...settings } = service.sticky;
   const key = secret ?? drawnKey(lasting.memory("key of sticky sessions", KEY_BYTES));
-  return new Sticky({ ...settings, service, peers, key, clock });
+  return new Sticky({ ...settings, ...given, service, key });
 }
 
 export const triesOf: Balancing["triesOf"] = (retries, options, upstreamSet, common) => {

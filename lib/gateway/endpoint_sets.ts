@@ -214,6 +214,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
 
   #follow(): void {
     this.#state = "waiting";
+    this.#gone = null;
     this.#unfollow = Array.from(this.#records.values(), (record) => record.onChange(() => this.#changed()));
     if (!this.#isAwaited) this.#release();
   }

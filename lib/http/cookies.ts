@@ -6,15 +6,24 @@ import { sameName, trimmed, type HeaderList } from "./headers.ts";
 /**
  * The first result of `read` that is not null, over the values of all cookies with this name in their order. Names
  * compare with case.
- * Values are given as they are sent, with quotes where they have some.
+ * Values are given as they are sent, with quotes where they have some. `most`: further ones are not read. Default: all
+ * are.
  */
-export function findCookie<T>(headers: HeaderList, name: string, read: (value: string) => T | null): T | null {
+export function findCookie<T>(
+  headers: HeaderList,
+  name: string,
+  read: (value: string) => T | null,
+  most = Infinity,
+): T | null {
+  let left = most;
   for (let i = 0; i < headers.length; i += 2) {
     if (!sameName(headers[i]!, "cookie")) continue;
     const line = headers[i + 1]!;
     if (!line.includes(name)) continue;
     for (const pair of pairsOf(line, name)) {
-      const found = pair.value === null ? null : read(pair.value);
+      if (pair.value === null) continue;
+      if (left-- === 0) return null;
+      const found = read(pair.value);
       if (found !== null) return found;
     }
   }

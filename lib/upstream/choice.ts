@@ -14,7 +14,7 @@ import {
 } from "./attempts.ts";
 import type { Balancer } from "./balance.ts";
 import type { BalancedService } from "./balancing.ts";
-import type { HealthTools } from "./contracts.ts";
+import type { HealthMemory, HealthTools, LatePlace } from "./contracts.ts";
 import { Unsent } from "./faults.ts";
 import { OwnHeaders } from "./own_headers.ts";
 import { isUntouched } from "./try.ts";
@@ -59,8 +59,7 @@ export function giveHealth(
   const changed = () => void Atomics.add(changes, 0, 1);
   const mayEject = () =>
     upstreamSet.peers.some((other) => other.health !== health && other.weight > 0 && other.health.usable);
-  const place = typeof memory === "function" ? memory() : memory;
-  const health = make({ clock, log, service, upstream: peer.id, mayEject, changed }, place);
+  const health = make({ clock, log, service, upstream: peer.id, mayEject, changed }, placeIn(memory));
   health.configure(settings!);
   peer.health = health;
 }
@@ -96,9 +95,21 @@ export function applyHealth(upstreamSet: UpstreamSet, plans: readonly UpstreamPl
       peer.ownHeaders = requestHeaders === undefined ? null : new OwnHeaders(requestHeaders);
     if (health === null) continue;
     giveHealth(plan, upstreamSet, tools);
+    moveHealth(plan);
     peer.health.configure(health);
   }
   Atomics.add(tools.changes, 0, 1);
+}
+
+/** A worker that begins now looks in the memory of this configuration for what was decided under those before. */
+function moveHealth({ peer: { health }, memory = null }: UpstreamPlan): void {
+  if (memory === null || health.memory === ("memory" in memory ? memory.memory : memory)) return;
+  const place = placeIn(memory);
+  if (place !== null) health.moveTo?.(place);
+}
+
+function placeIn(memory: HealthMemory | LatePlace | null): HealthMemory | null {
+  return memory !== null && "take" in memory ? memory.take() : memory;
 }
 
 /** A try that sent nothing is followed at once by one at another upstream, each of them once. */

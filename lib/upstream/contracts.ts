@@ -66,6 +66,10 @@ export interface UpstreamHealth {
   countFailure(reason: string): void;
   /** Counts an active check, where checks are counted in this thread. `failure`: null: it has passed. */
   checked?(failure: string | null): void;
+  /** Where threads share it. Absent: there is no state. */
+  readonly memory?: ArrayBufferLike;
+  /** Other threads find it there from now on: a reload may bring other memory. */
+  moveTo?(place: HealthMemory): void;
   close(): void;
 }
 
@@ -83,10 +87,19 @@ export type HealthMemory = ArrayBufferLike | HealthPlace;
 
 /** `HEALTH_BYTES`, as whole numbers and as floating-point ones. They may be others with each look. */
 export interface HealthPlace {
+  /** That it is in. */
+  readonly memory: ArrayBufferLike;
   readonly words: Int32Array;
   readonly cells: Float64Array;
   /** In the thread that decides: the upstream is gone, and others may have the place. */
   readonly free?: () => void;
+}
+
+/** A place that is looked for when it is needed. */
+export interface LatePlace {
+  readonly memory: ArrayBufferLike;
+  /** Null: there is none left. */
+  take(): HealthPlace | null;
 }
 
 /** Failures of one upstream in one worker. */

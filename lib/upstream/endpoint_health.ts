@@ -31,7 +31,7 @@ export function endpointHash(endpoint: readonly (string | number)[]): EndpointHa
 
 /** In the thread that decides, places are given; in others they are found. */
 export class HealthTable {
-  readonly #memory: ArrayBufferLike;
+  readonly memory: ArrayBufferLike;
   readonly #words: Int32Array;
   readonly #places: number;
   /** Where the search for a free place goes on. */
@@ -41,7 +41,7 @@ export class HealthTable {
   #version = -1;
 
   constructor(memory: ArrayBufferLike) {
-    this.#memory = memory;
+    this.memory = memory;
     this.#words = new Int32Array(memory);
     this.#places = Math.floor((memory.byteLength - HEADER_BYTES) / PLACE_BYTES);
   }
@@ -69,6 +69,7 @@ export class HealthTable {
       return (found = place < 0 ? NO_PLACE : this.#at(place));
     };
     return {
+      memory: this.memory,
       get words() {
         return look().words;
       },
@@ -106,7 +107,7 @@ export class HealthTable {
 
   #at(place: number): HealthPlace {
     const from = HEADER_BYTES + place * PLACE_BYTES + HASH_BYTES;
-    return healthAt(this.#memory, from);
+    return healthAt(this.memory, from);
   }
 }
 
@@ -115,6 +116,7 @@ const NO_PLACE = healthAt(new ArrayBuffer(HEALTH_BYTES), 0);
 
 function healthAt(memory: ArrayBufferLike, from: number): HealthPlace {
   return {
+    memory,
     words: new Int32Array(memory, from, HEALTH_BYTES / WORD_BYTES),
     cells: new Float64Array(memory, from, HEALTH_BYTES / Float64Array.BYTES_PER_ELEMENT),
   };

@@ -48,15 +48,23 @@ export class PublishedHealth {
   /** Statuses of responses that count as failures; null: `answered` need not be called. */
   failureStatuses: ReadonlySet<number> | null = null;
   protected readonly options: HealthOptions;
-  protected readonly place: HealthPlace;
+  protected place: HealthPlace;
   protected settings = NO_CHECKS;
   readonly #reports: Pick<FailureCounts, "add"> | null;
 
   /** `memory`: what the thread that decides writes. `reports` are for that thread; null: it is this one. */
   constructor(options: HealthOptions, memory: HealthMemory, reports: Pick<FailureCounts, "add"> | null) {
     this.options = options;
-    this.place = "words" in memory ? memory : { words: new Int32Array(memory), cells: new Float64Array(memory) };
+    this.place = placeOf(memory);
     this.#reports = reports;
+  }
+
+  get memory(): ArrayBufferLike {
+    return this.place.memory;
+  }
+
+  moveTo(place: HealthMemory): void {
+    this.place = placeOf(place);
   }
 
   /**
@@ -136,6 +144,13 @@ export class Health extends PublishedHealth {
   constructor(options: HealthOptions, memory: HealthMemory | null = null) {
     super(options, memory ?? new ArrayBuffer(HEALTH_BYTES), null);
     this.place.cells[SLOW_UNTIL] = 0;
+  }
+
+  override moveTo(place: HealthMemory): void {
+    const before = this.place;
+    super.moveTo(place);
+    this.place.words.set(before.words);
+    before.free?.();
   }
 
   override configure(settings: HealthSettings): void {
@@ -259,4 +274,8 @@ export class Health extends PublishedHealth {
     );
     this.options.changed();
   }
+}
+
+function placeOf(memory: HealthMemory): HealthPlace {
+  return "words" in memory ? memory : { memory, words: new Int32Array(memory), cells: new Float64Array(memory) };
 }

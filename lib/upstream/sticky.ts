@@ -25,11 +25,19 @@ export interface StickyOptions {
   readonly ttlS: number;
   /** Signs the cookies. Gateways with the same key accept each other's. */
   readonly key: string | Uint8Array;
+  /** What was signed for other sets of the service's upstreams, with the same key: a set takes over what it needs. */
+  readonly signed: SignedNames;
   readonly clock: Pick<Clock, "wall">;
 }
 
+/** The names of upstreams in cookies, by term, and by the id of the upstream. */
+export type SignedNames = Map<number, ReadonlyMap<string, string>>;
+
 /** A time to live has this many terms: a cookie ends with a term, and so up to a 32nd of its time late. */
 const TERMS = 32;
+
+/** Of one request: a cookie whose term is new has the names of all upstreams signed. A client has one, or very few. */
+const MAX_COOKIES = 4;
 
 /** 128 bits of a signature, as base64url without padding. */
 const SIGNATURE_BYTES = 16;
@@ -117,9 +125,9 @@ export class Sticky {
     return { ...reply, headers: [...reply.headers, "Set-Cookie", cookie] };
   }
 
-  /** The upstream of the first valid cookie; null without one. */
+  /** The upstream of the first valid cookie of the first four; null without one. */
   #named({ headers }: Exchange): Peer | null {
-    return findCookie(headers, this.#options.cookie, this.#read);
+    return findCookie(headers, this.#options.cookie, this.#read, MAX_COOKIES);
   }
 
   #peerOf(value: string): Peer | null {
@@ -141,12 +149,16 @@ export class Sticky {
   #term(number: number): Term {
     const known = this.#terms.get(number);
     if (known !== undefined) return known;
-    const { peers, service, key } = this.#options;
+    const { peers, service, key, signed } = this.#options;
+    const before = signed.get(number);
     const end = this.#termMs === 0 ? "" : `${number.toString(36)}.`;
-    const names = new Map(peers.map(({ id }) => [id, end + signature(key, [service.name, id, number])]));
+    const nameOf = (id: string) => before?.get(id) ?? end + signature(key, [service.name, id, number]);
+    const names = new Map(peers.map(({ id }) => [id, nameOf(id)]));
     const term = { names, peers: new Map(peers.map((peer) => [names.get(peer.id)!, peer])) };
-    for (const other of this.#terms.keys()) if (other <= this.#current()) this.#terms.delete(other);
+    for (const terms of [this.#terms, signed])
+      for (const other of terms.keys()) if (other <= this.#current()) terms.delete(other);
     this.#terms.set(number, term);
+    signed.set(number, names);
     return term;
   }
 }

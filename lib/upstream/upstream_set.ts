@@ -10,6 +10,7 @@ import type {
   CircuitBreaker,
   HealthMemory,
   HealthSettings,
+  LatePlace,
   RetryLimit,
   UpstreamHealth,
 } from "./contracts.ts";
@@ -143,8 +144,8 @@ export interface UpstreamPlan extends Standing {
   readonly peer: Peer;
   /** Null: it is always usable. */
   readonly health: HealthSettings | null;
-  /** Where threads share the health of a new one. Default: there is one thread. */
-  readonly memory?: HealthMemory | (() => HealthMemory | null) | null;
+  /** Where threads share its health. Default: there is one thread, or it is there already. */
+  readonly memory?: HealthMemory | LatePlace | null;
 }
 
 export class UpstreamSet {

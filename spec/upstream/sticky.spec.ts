@@ -19,6 +19,7 @@ function bench(more: Partial<StickyOptions> = {}) {
     cookie: "route",
     ttlS: 0,
     key: "key",
+    signed: new Map(),
     clock,
     ...more,
   });
@@ -124,6 +125,28 @@ describe("the choice of an upstream", () => {
     expect(bench({ ttlS: 60 }).pick([bench({ ttlS: 60 }).cookieOf("b")])).toBe("b");
   });
 
+  it("of more than four cookies with the name the first four count", () => {
+    const { pick, cookieOf } = bench();
+    const forged = (count: number) => Array.from({ length: count }, (_none, i) => `route=forged${i}`).join("; ");
+    expect(pick([forged(3), cookieOf("b")])).toBe("b");
+    expect(pick([forged(4), cookieOf("b")])).toBe("a");
+  });
+
+  it("another set of upstreams has only the names of new ones signed, and keeps none of those that are gone", () => {
+    for (const ttlS of [0, 60]) {
+      const signed = new Map();
+      const before = bench({ ttlS, signed, peers: ["a", "b", "c"].map((id) => madeUpPeer(id)) });
+      const [b, c] = [before.cookieOf("b"), before.cookieOf("c")];
+      // The key shows who signed.
+      const after = bench({ ttlS, signed, key: "later", peers: ["a", "b", "d"].map((id) => madeUpPeer(id)) });
+      expect([b, c].map((cookie) => after.pick([cookie]))).toEqual(["b", "a"]);
+      expect(after.cookieOf("b")).toBe(b);
+      const alone = bench({ ttlS, key: "later", peers: [madeUpPeer("d")] });
+      expect(after.cookieOf("d")).toBe(alone.cookieOf("d"));
+      expect(Array.from(signed.values(), (names) => [...names.keys()])).toEqual([["a", "b", "d"]]);
+    }
+  });
+
   it("a cookie that names an upstream which is no longer configured is ignored", () => {
     expect(bench({ peers: [madeUpPeer("a"), madeUpPeer("b")] }).pick([bench().cookieOf("c")])).toBe("a");
   });
@@ -220,7 +243,7 @@ describe("a time to live", () => {
     expect(other.pick([one.cookieOf("b")])).toBe("b");
   });
 
-  it("cookies with made-up ends cost signatures for two times to live at most, and none twice", () => {
+  it("cookies with made-up ends cost signatures for two times to live at most, none twice, and a request four", () => {
     let signed = 0;
     const peer = {
       ...madeUpPeer("a"),
@@ -229,16 +252,20 @@ describe("a time to live", () => {
         return "a";
       },
     } as Peer;
-    const { pick, cookieOf } = bench({ ttlS: TTL_S, peers: [peer] });
+    const { sticky, cookieOf } = bench({ ttlS: TTL_S, peers: [peer] });
     const end = Number.parseInt(cookieOf("a").slice("route=".length), 36);
     const flood = Array.from({ length: 10_000 }, (_, i) => `route=${(end - 100 + i).toString(36)}.x`);
     signed = 0;
-    pick(flood);
+    for (const cookie of flood) sticky.session(withCookies([cookie]));
     // Of each of 63 terms, besides the one of the true cookie: the id is read to sign it, to write it and to find it.
     expect(signed).toBeGreaterThanOrEqual(63);
     expect(signed).toBeLessThan(63 * 3 + 5);
     const once = signed;
-    pick(flood);
+    for (const cookie of flood) sticky.session(withCookies([cookie]));
     expect(signed - once).toBeLessThan(5);
+    const { sticky: other } = bench({ ttlS: TTL_S, peers: [peer] });
+    signed = 0;
+    expect(other.session(withCookies(flood.slice(100, 160)))).toBeNull();
+    expect(signed).toBe(4 * 2);
   });
 });
