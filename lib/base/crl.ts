@@ -20,12 +20,20 @@ export interface RevocationList {
 }
 
 const known = new WeakMap<Buffer, readonly RevocationList[]>();
+/** The keys of `known`. */
+let contents: readonly WeakRef<Buffer>[] = [];
 
 /** The lists of a PEM file, one or more. Throws an error that completes "the file …". */
 export function revocationListsIn(content: Buffer): readonly RevocationList[] {
-  const found = known.get(content) ?? readLists(content);
-  known.set(content, found);
-  return found;
+  const found = known.get(content);
+  if (found !== undefined) return found;
+  // Each reload reads files anew, most of them as they were, while the former configuration is still in use.
+  const inUse = contents.map((each) => each.deref()).filter((each) => each !== undefined);
+  const same = inUse.find((each) => each.equals(content));
+  const lists = same === undefined ? readLists(content) : known.get(same)!;
+  known.set(content, lists);
+  contents = [...inUse, content].map((each) => new WeakRef(each));
+  return lists;
 }
 
 /** Completes "the file …": undefined when it contains lists that can be used, whatever the time is. */

@@ -81,9 +81,18 @@ function ifOpen<T>(get: () => T): T | null {
  * A certificate that was presented is in the session's ticket.
  */
 function read(socket: TLSSocket): ClientCertificate | null {
-  const shown = socket.getPeerX509Certificate();
+  const shown = shownCertificate(socket);
   if (shown === undefined) return null;
   return clientCertificate(shown, socket.authorized ? null : String(socket.authorizationError ?? "UNVERIFIED"));
+}
+
+/** On the socket itself: see `noteGroup`. */
+const SHOWN = Symbol("the certificate that the client has shown");
+
+/** Undefined: none. It is read once: Node tells the issuer to the first reader of a connection alone. */
+export function shownCertificate(socket: TLSSocket): X509Certificate | undefined {
+  const noted = socket as { [SHOWN]?: X509Certificate | undefined };
+  return (noted[SHOWN] ??= socket.getPeerX509Certificate());
 }
 
 /** `reason` is why it is not verified, as a code of OpenSSL: "CERT_HAS_EXPIRED"; null when it is. */

@@ -14,7 +14,6 @@ import { isDeepStrictEqual } from "node:util";
 import type { Timer } from "../base/clock.ts";
 import { ignore } from "../base/errors.ts";
 import { guardedEmitter } from "../base/event_loop.ts";
-import { shownChain, revokedIn } from "../base/revocation.ts";
 import { contextRules, groupOf } from "../base/tls_rules.ts";
 import type { IssuedPairs, NoPair, Pair, TlsFiles } from "./certificates.ts";
 import { clientHelloReader } from "./client_hello.ts";
@@ -22,6 +21,7 @@ import { readFirstBytes } from "./first_bytes.ts";
 import { NO_CERTIFICATE, noteGroup, refusalReason } from "./handshakes.ts";
 import { plainAddress } from "./inbound.ts";
 import type { SecureServers, ServerTlsRules, TlsConnections, TlsOptions } from "./listener.ts";
+import { RevokedClients } from "./revoked_clients.ts";
 
 export { connectionOf } from "./client_certificate.ts";
 
@@ -52,12 +52,15 @@ interface Entry {
 
 export class TlsServers implements SecureServers {
   readonly #options: TlsOptions;
+  readonly #revoked: RevokedClients;
   /** TCP connections whose handshake has not finished, by their addresses. */
   readonly #handshakes = new Map<string, Socket>();
   readonly #ticketKey = randomBytes(TICKET_KEY_BYTES);
   /** Whether the ticket key comes from `useTicketKey`. */
   #isKeyGiven = false;
   readonly #entries: Entry[] = [];
+  /** By the certificate of an open challenge: to make one takes milliseconds, and anybody may ask. */
+  readonly #challengeServers = new WeakMap<Pair, tls.Server>();
   /** Those that the contexts of all servers were made with. */
   #rules: ServerTlsRules;
   #listening = 0;
@@ -65,13 +68,14 @@ export class TlsServers implements SecureServers {
 
   constructor(options: TlsOptions) {
     this.#options = options;
+    this.#revoked = new RevokedClients(options);
     this.#rules = options.rules?.() ?? NO_RULES;
   }
 
   /** A server that does not listen yet. Throws node's error for files that cannot be used. */
   create(files: TlsFiles, { accept, serve }: TlsConnections): tls.Server {
     const serveChecked = (socket: tls.TLSSocket) => {
-      if (this.#isRefused(socket, entry.files)) return void socket.destroy();
+      if (this.#revoked.refuses(socket, entry.files, this.#rules)) return void socket.destroy();
       const group = groupOf(socket, this.#rules, "server");
       noteGroup(socket, group);
       this.#options.handshakes?.finished("client", socket.getProtocol(), group);
@@ -107,7 +111,7 @@ export class TlsServers implements SecureServers {
     contextFor: (socket: Socket, servername: string) => SecureContext | undefined,
     serve: TlsConnections["serve"],
   ): tls.Server {
-    const server = tls.createServer({
+    const options: tls.TlsOptions = {
       ...this.#contextOptions(pair, files),
       // Undefined: the handshake fails with the alert no_application_protocol (RFC 7301 §3.2). It is asked only where
       // the client names protocols.
@@ -125,7 +129,9 @@ export class TlsServers implements SecureServers {
           done(error as Error);
         }
       },
-    });
+    };
+    // Also those for one address, which no listener guards.
+    const server = guardedEmitter(tls.createServer(options));
     server.on("secureConnection", (socket) => {
       const addresses = addressesOf(socket);
       const tcp = this.#handshakes.get(addresses);
@@ -201,36 +207,26 @@ export class TlsServers implements SecureServers {
     });
   }
 
-  /** The handshake is all: no bytes follow it. Whoever checks has no certificate, whatever clients need. */
-  #answerChallenge(socket: Socket, { cert, key }: Pair): void {
-    const server = tls.createServer({
-      ...{ cert, key, minVersion: "TLSv1.2", handshakeTimeout: this.#handshakeMs },
-      ALPNCallback: () => ACME_PROTOCOL,
-    });
-    server.on("secureConnection", (checked) => {
-      guardedEmitter(checked).on("error", ignore);
-      checked.end(() => socket.destroy());
-    });
-    server.on("tlsClientError", this.#handshakeFailed);
+  #answerChallenge(socket: Socket, pair: Pair): void {
+    let server = this.#challengeServers.get(pair);
+    if (server === undefined) this.#challengeServers.set(pair, (server = this.#challengeServer(pair)));
     server.emit("connection", socket);
   }
 
-  /**
-   * Looks the client's certificate up in the revocation lists. Where certificates are not required a connection stays,
-   * and its certificate counts as not verified.
-   */
-  #isRefused(socket: tls.TLSSocket, { ca, requireClientCert }: TlsFiles): boolean {
-    const { clientCrl, crlExpired: expired = "refuse" } = this.#rules;
-    const shown = clientCrl === undefined || !socket.authorized ? undefined : socket.getPeerX509Certificate();
-    if (shown === undefined) return false;
-    const { clock, log } = this.#options;
-    const revoked = revokedIn(shownChain(shown), ca ?? undefined, { lists: clientCrl!.content, expired }, clock.wall());
-    if (revoked === null) return false;
-    const { code, subject } = revoked;
-    log.warn(`a client certificate is refused: ${code}`, { subject, client_ip: socket.remoteAddress });
-    Object.assign(socket, { authorized: false, authorizationError: code });
-    if (requireClientCert) this.#options.handshakes?.refused("client", code.toLowerCase());
-    return requireClientCert;
+  /** The handshake is all: no bytes follow it. Whoever checks has no certificate, whatever clients need. */
+  #challengeServer({ cert, key }: Pair): tls.Server {
+    const options: tls.TlsOptions = {
+      ...{ cert, key, minVersion: "TLSv1.2", handshakeTimeout: this.#handshakeMs },
+      ALPNCallback: () => ACME_PROTOCOL,
+    };
+    const server = guardedEmitter(tls.createServer(options));
+    server.on("secureConnection", (checked) => {
+      const tcp = this.#handshakes.get(addressesOf(checked));
+      guardedEmitter(checked).on("error", ignore);
+      checked.end(() => tcp?.destroy());
+    });
+    server.on("tlsClientError", this.#handshakeFailed);
+    return server;
   }
 
   /** Ends the connections whose handshake has not finished. */

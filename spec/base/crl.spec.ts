@@ -21,6 +21,17 @@ describe("a file of revocation lists", () => {
     expect(lists[1]!.revoked.size).toBe(0);
   });
 
+  it("is read once while its content stays, into however many buffers a reload reads it", () => {
+    const text = CA.list({ revoked: [ONE] });
+    const [first, again] = [Buffer.from(text), Buffer.from(text)];
+    const lists = revocationListsIn(first);
+    expect(revocationListsIn(again)).toBe(lists);
+    expect(revocationListsIn(first)).toBe(lists);
+    const other = read(CA.list({ revoked: [ONE, TWO] }));
+    expect(other[0]!.revoked.size).toBe(2);
+    expect(read(text)).toBe(lists);
+  });
+
   it.each<KeyType>(["ec", "rsa", "rsa-pss", "ed25519"])("knows whether its issuer has signed it, with %s", (type) => {
     const ca = authority("a CA", type);
     const [list] = read(ca.list({ revoked: [ONE] }));

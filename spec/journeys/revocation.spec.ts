@@ -1,20 +1,24 @@
 /** Lists of revoked certificates: of clients, and of upstreams. */
+import { sign, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import tls, { type TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { Der, TAG } from "../../lib/base/der.ts";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import type { Gateway, TlsFiles } from "../../lib/index.ts";
 import { CA as SERVER_CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { httpsOrigin } from "../support/https_origin.ts";
-import { authority, type Issued } from "../support/pki.ts";
+import { authority, der, pem, type Issued } from "../support/pki.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, eventually, overSocket } from "../support/raw_client.ts";
 import { codeIn } from "./harness.ts";
 
 const DAY_MS = 86_400_000;
+/** Servers of Node 24 are not told what a client shows beside its own certificate. */
+const KNOWS_SHOWN = Number.parseInt(process.versions.node) < 24;
 const ROOT = authority("root");
 const BELOW = ROOT.below("below");
 /** Another one that calls itself so. */
@@ -23,6 +27,16 @@ const HOSTS = { hosts: ["localhost"] };
 const [GOOD, BAD] = [ROOT.issue("good", HOSTS), ROOT.issue("bad", HOSTS)];
 const DEEP = BELOW.issue("deep", HOSTS);
 const withChain = ({ cert, ...others }: Issued): Issued => ({ cert: cert + BELOW.cert, ...others });
+
+/** The same certificate, where one length of what is signed takes more bytes than it needs: OpenSSL accepts that. */
+function notInDer({ cert, ...others }: Issued): Issued {
+  const parts = new Der(new X509Certificate(cert).raw).enter(TAG.sequence);
+  const version = new Der(parts.whole(TAG.sequence)).content(TAG.sequence);
+  const algorithm = parts.whole(TAG.sequence);
+  const body = der(0x30, Buffer.from([0xa0, 0x81, 3]), version.subarray(2));
+  const signature = der(0x03, Buffer.from([0]), sign("sha256", body, ROOT.key));
+  return { cert: pem("CERTIFICATE", der(0x30, body, algorithm, signature)), ...others };
+}
 
 const now = Date.now();
 const NONE = ROOT.list();
@@ -81,23 +95,35 @@ function recordingLog(logged: Logged[]) {
 }
 
 describe("a client certificate", () => {
-  async function secure(lists: string, client: "request" | "require", expired?: "allow") {
+  interface Options {
+    readonly expired?: "allow" | undefined;
+    readonly clock?: ReturnType<typeof manualClock>;
+    readonly mtls?: object;
+    readonly ca?: string;
+  }
+  const WHOLE_CA = KNOWS_SHOWN ? ROOT.cert : ROOT.cert + BELOW.cert;
+
+  async function secure(
+    lists: string,
+    client: "request" | "require",
+    { expired, clock, mtls = {}, ca = WHOLE_CA }: Options = {},
+  ) {
     const upstream = await backend();
     const file = fileWith(lists);
     const configWith = (rules: object): AnyConfigInput => ({
-      ...oneService(upstream.port, client === "request" ? { plugins: [{ name: "mtls" }] } : {}),
+      ...oneService(upstream.port, client === "request" ? { plugins: [{ name: "mtls", config: mtls }] } : {}),
       global: { tls: rules },
     });
     const config = configWith({ client_crl: file, ...(expired && { crl_expired: expired }) });
     const logged: Logged[] = [];
-    const { gateway } = await running(config, { log: recordingLog(logged) });
+    const { gateway } = await running(config, { log: recordingLog(logged), ...(clock && { clock }) });
     const files: TlsFiles = {
       ...{ cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key) },
-      ...{ ca: Buffer.from(ROOT.cert), requireClientCert: client === "require" },
+      ...{ ca: Buffer.from(ca), requireClientCert: client === "require" },
     };
     const { port } = await gateway.listen({ port: 0, tls: files });
     const without = () => gateway.reload(configWith({}));
-    return { gateway, port, logged, file, without, withLists: () => gateway.reload(config) };
+    return { gateway, upstream, port, logged, file, without, withLists: () => gateway.reload(config) };
   }
 
   async function handshake(port: number, { cert, key }: Issued, session?: Buffer) {
@@ -124,7 +150,7 @@ describe("a client certificate", () => {
 
   describe.each(["request", "require"] as const)("with CLIENT_AUTH=%s", (client) => {
     it.each(CASES)("$what", async ({ lists, shown, code, expired }) => {
-      const { gateway, port, logged } = await secure(lists, client, expired);
+      const { gateway, port, logged } = await secure(lists, client, { expired });
       const refused = client === "require" ? null : INVALID;
       expect(await asked(port, shown)).toEqual(code === null ? [200, undefined] : refused);
       const refusals = logged.filter(({ message }) => message.startsWith("a client certificate"));
@@ -133,6 +159,15 @@ describe("a client certificate", () => {
       );
       const counted = `handshakes_refused_total{side="client",reason="${code?.toLowerCase()}"} 1`;
       expect(gateway.metrics().includes(counted)).toBe(code !== null && client === "require");
+    });
+
+    it("that is not in DER, and so cannot be looked up, is refused", async () => {
+      const { gateway, port, logged } = await secure(FIRST, client);
+      expect(await asked(port, notInDer(GOOD))).toEqual(client === "require" ? null : INVALID);
+      expect(logged.map(({ message }) => message)).toContain("a client certificate is refused: CERT_REJECTED");
+      const counted = 'handshakes_refused_total{side="client",reason="cert_rejected"} 1';
+      expect(gateway.metrics().includes(counted)).toBe(client === "require");
+      expect(await asked(port, GOOD)).toEqual([200, undefined]);
     });
 
     it("is looked up in a list that has been replaced, while open connections stay", async () => {
@@ -165,6 +200,36 @@ describe("a client certificate", () => {
         expect((await handshake(port, { ...GOOD }, own)).socket.isSessionReused()).toBe(false);
       },
     );
+  });
+
+  it("is logged once a minute where it is refused, by its subject and the reason, and counted each time", async () => {
+    const clock = manualClock(now);
+    const other = ROOT.issue("other");
+    const { gateway, port, logged } = await secure(ROOT.list({ revoked: [BAD, other] }), "require", { clock });
+    const subjects = () => logged.map(({ fields }) => (fields as { readonly subject?: string }).subject);
+    for (const shown of [BAD, BAD, other, BAD]) expect(await asked(port, shown)).toBeNull();
+    expect(subjects()).toEqual(["CN=bad", "CN=other"]);
+    clock.advance(60_000);
+    for (let i = 0; i < 2; i++) expect(await asked(port, BAD)).toBeNull();
+    expect(subjects()).toEqual(["CN=bad", "CN=other", "CN=bad"]);
+    expect(gateway.metrics()).toContain('handshakes_refused_total{side="client",reason="cert_revoked"} 6');
+  });
+
+  it.skipIf(KNOWS_SHOWN)("is refused where a CA between is not in the file of CAs", async () => {
+    const { port, logged } = await secure(NONE + BELOW.list(), "require", { ca: ROOT.cert });
+    expect(await asked(port, withChain(DEEP))).toBeNull();
+    expect(logged.map(({ message }) => message)).toEqual([
+      "a client certificate is refused: UNABLE_TO_GET_ISSUER_CERT",
+    ]);
+  });
+
+  it.runIf(KNOWS_SHOWN)("goes to the upstream with its chain", async () => {
+    const mtls = { client_cert_header: "rfc9440", client_cert_chain: true };
+    const { port, upstream } = await secure(NONE + BELOW.list(), "request", { mtls });
+    expect(await asked(port, withChain(DEEP))).toEqual([200, undefined]);
+    const between = new X509Certificate(BELOW.cert).raw.toString("base64");
+    const { headers } = upstream.seen[0]!;
+    expect(headers[headers.indexOf("Client-Cert-Chain") + 1]).toBe(`:${between}:`);
   });
 
   it("is no matter where the client shows none", async () => {

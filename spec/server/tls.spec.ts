@@ -1,11 +1,12 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import type { HostCertificates, Pair, TlsFiles } from "../../lib/server/certificates.ts";
 import { TlsServers } from "../../lib/server/tls.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
+import { expectEntryFaults } from "../support/entry_faults.ts";
 import { OTHER_CA, RENEWED, SHOP } from "../support/more_certs.ts";
 
 const pair = ({ cert, key }: { cert: string; key: string }): Pair => ({
@@ -205,6 +206,62 @@ it("leaves no timer when the last server has closed", async () => {
   expect(clock.pending).toBe(1);
   for (const server of made) await once(server.close(), "close");
   expect(clock.pending).toBe(0);
+});
+
+describe("servers for one address, and for challenges", () => {
+  /** With one pair for all addresses or, with "challenge", for all challenges. `debug`: of the log. */
+  async function opened(kind: "address" | "challenge", debug: () => void = () => {}): Promise<number> {
+    const own = pair(SHOP);
+    const issued = {
+      isChallengedOverTls: kind === "challenge",
+      pairFor: () => undefined,
+      challengePair: () => own,
+    };
+    const certificates = () => ({ issued, find: () => undefined, atAddress: () => own });
+    const servers = new TlsServers({ certificates, clock: manualClock(), log: { ...log, debug } });
+    const server = servers.create(FILES, { accept: (_, begin) => begin(), serve: (socket) => void socket.end() });
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    onTestFinished(async () => {
+      servers.endIdle();
+      await new Promise((resolve) => server.close(resolve));
+    });
+    return (server.address() as AddressInfo).port;
+  }
+
+  const shaken = (port: number, options: ConnectionOptions): Promise<string> => {
+    const socket = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false, ...options });
+    onTestFinished(() => void socket.destroy());
+    socket.on("error", () => {}).resume();
+    return new Promise((resolve) => {
+      for (const event of ["secureConnect", "close"]) socket.once(event, () => resolve(event));
+    });
+  };
+  const VALIDATOR = { servername: "localhost", ALPNProtocols: ["acme-tls/1"] };
+
+  it.each([
+    ["address", {}],
+    ["challenge", VALIDATOR],
+  ] as const)("what a listener of one (%s) throws ends that connection alone", async (kind, asked) => {
+    const faults = expectEntryFaults();
+    const port = await opened(kind, () => {
+      throw new Error("the log is full");
+    });
+    // Its certificate has another type of key.
+    const refused = { ...asked, ciphers: "ECDHE-RSA-AES128-GCM-SHA256", maxVersion: "TLSv1.2" } as const;
+    expect(await shaken(port, refused)).toBe("close");
+    const messages = new Set(faults.map(({ error }) => (error as Error).message));
+    // The end of the connection may be logged, too.
+    expect([...messages]).toEqual(["the log is full"]);
+    expect(await shaken(port, asked)).toBe("secureConnect");
+  });
+
+  it("are made once for each certificate", async () => {
+    const port = await opened("challenge");
+    const made = vi.spyOn(tls, "createServer");
+    onTestFinished(() => made.mockRestore());
+    for (let i = 0; i < 3; i++) expect(await shaken(port, VALIDATOR)).toBe("secureConnect");
+    expect(made).toHaveBeenCalledTimes(1);
+  });
 });
 
 describe("renew", () => {
