@@ -96,6 +96,7 @@ class Keeper implements CertificateKeeper {
         host,
         notAfter: certificateFor(host, this.#certificates, now)?.chain.notAfter ?? null,
         error: this.#hostErrors.get(host) ?? null,
+        isDue: this.#renewsAt(host) <= now,
       })),
       error: this.#error,
       nextAt: isOrdering || this.#phase !== "started" ? null : now + this.#msToNext,
@@ -193,6 +194,8 @@ class Keeper implements CertificateKeeper {
       needs: (hosts) => hosts.some((host) => this.#renewsAt(host) <= this.#tools.clock.wall()),
       count: (outcome) => void this.#orders[outcome]++,
     });
+    // It may have been given up in the moment in which the attempt ended: its order is still there.
+    signal.throwIfAborted();
     this.#hostErrors = failed;
     if (certificate !== null) {
       const all = [certificate, ...this.#certificates];
@@ -289,7 +292,7 @@ class Keeper implements CertificateKeeper {
     };
     const issued = presented.map(([{ chain, key }, hosts]) => ({ cert: chain.pem, key, hosts }));
     Promise.resolve(issued)
-      .then((all) => this.#tools.present(all))
+      .then((all) => (this.#phase === "closed" ? undefined : this.#tools.present(all)))
       .catch(failed);
   }
 

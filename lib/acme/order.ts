@@ -46,7 +46,7 @@ interface Order {
 
 /** Rejects with an `AcmeFailure` or the signal's reason. The caller removes the order once the chain is stored. */
 export async function orderCertificate(wanted: Wanted, context: OrderContext): Promise<Obtained> {
-  const kept = await keptOrder(wanted.hosts, context);
+  const kept = await keptOrder(wanted, context);
   if (kept !== null) {
     try {
       return await finish(kept, context);
@@ -80,7 +80,8 @@ async function begin({ hosts, profile, replaces }: Wanted, context: OrderContext
   const { location } = await directory.post(directory.urlOf("newOrder"), payload, signer);
   if (location === null) throw new AcmeFailure("the directory does not name the URL of the order");
   const key = newKey();
-  const kept = { directory: settings.directory, url: location, hosts, at: clock.wall(), key: String(pemOf(key)) };
+  const { directory: from } = settings;
+  const kept = { directory: from, url: location, hosts, profile, at: clock.wall(), key: String(pemOf(key)) };
   await files.write(FILE, Buffer.from(JSON.stringify(kept))).catch((error: unknown) => {
     throw new AcmeFailure(`${FILE} cannot be written: ${messageOf(error)}`);
   });
@@ -93,9 +94,9 @@ function identifierOf(host: string): { readonly type: "dns" | "ip"; readonly val
   return { type: "ip", value: new URL(`https://[${host}]`).hostname.slice(1, -1) };
 }
 
-/** An order for these hosts that is not done yet; null: there is none, and another one is gone. */
+/** An order for these hosts, with this profile, that is not done yet; null: there is none, and another one is gone. */
 async function keptOrder(
-  hosts: readonly string[],
+  { hosts, profile }: Pick<Wanted, "hosts" | "profile">,
   { settings, files, clock, directory }: OrderContext,
 ): Promise<Order | null> {
   try {
@@ -105,6 +106,7 @@ async function keptOrder(
     const age = clock.wall() - Number(kept.at);
     const isFit =
       kept.directory === settings.directory &&
+      textIn(kept, "profile") === profile &&
       age >= 0 &&
       age <= LONGEST_ORDER_MS &&
       JSON.stringify(kept.hosts) === JSON.stringify(hosts);

@@ -139,8 +139,10 @@ async function validated(
     }
     pending = still;
     if (pending.length === 0) return;
-    if (clock.now() + askedMs > end) break;
-    await pause(askedMs, clock, signal);
+    const leftMs = end - clock.now();
+    if (leftMs <= 0) break;
+    // The last look is at the end, also where the directory asks for more patience.
+    await pause(Math.min(askedMs, leftMs), clock, signal);
   }
   const minutes = LONGEST_VALIDATION_MS / 60_000;
   for (const { host } of pending) failed.set(host, `the directory has not looked within ${minutes} minutes`);

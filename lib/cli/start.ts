@@ -90,7 +90,11 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     ...(source && { source }),
     log,
     https: settings.serverCertPath !== null,
-    acme: { stateDir: settings.stateDir !== null, plainPort: settings.httpPort !== null },
+    acme: {
+      stateDir: kept !== false,
+      plainPort: settings.httpPort !== null,
+      ...(kept && { stateProblem: () => kept.state.certificatesProblem() }),
+    },
     asked,
     ...(tracing && { tracing }),
     areDurationsSent: metricsExport !== null,

@@ -22,6 +22,9 @@ import { KeptFile, readKeptFile, SEEN, SESSIONS, TAKEN_OUT } from "./kept_files.
 type LoadKeptCertificates = () => Promise<{ readonly KeptCertificates: typeof KeptCertificates }>;
 type LoadDecisionFile = () => Promise<{ readonly DecisionFile: typeof DecisionFile }>;
 
+/** The folder of `global.acme` in it. */
+const CERTIFICATES = "acme";
+
 /** What is kept in the folder, each in a file of its own. */
 class State implements StateKeeper {
   readonly folder: StateFolder;
@@ -38,6 +41,16 @@ class State implements StateKeeper {
 
   get failures(): number {
     return this.folder.failures;
+  }
+
+  /** Why certificates of `global.acme` cannot be kept; undefined: they can. Makes their folder. */
+  certificatesProblem(): string | undefined {
+    try {
+      this.folder.inner(CERTIFICATES);
+      return undefined;
+    } catch (error) {
+      return messageOf(error);
+    }
   }
 
   /** Another process may hold the folder afterwards. */
@@ -98,7 +111,7 @@ async function keepCertificates(internals: Internals, state: State, load: LoadKe
   const { folder } = state;
   const open = async () => {
     const { KeptCertificates } = await loadCode(load);
-    state.certificates ??= new KeptCertificates(internals, folder.inner("acme"));
+    state.certificates ??= new KeptCertificates(internals, folder.inner(CERTIFICATES));
     return state.certificates;
   };
   if (configuration.snapshot.global.acme !== undefined) await inState(folder.path, open);

@@ -185,7 +185,14 @@ interface HttpsRedirects extends HttpsPort {
 export type Https = boolean | "open" | "closed";
 
 /** See `ConfigurationOptions`. */
-export type AcmeMeans = { readonly stateDir: boolean; readonly plainPort: boolean } | "checked";
+export type AcmeMeans =
+  | {
+      readonly stateDir: boolean;
+      readonly plainPort: boolean;
+      /** Why certificates cannot be kept in STATE_DIR as it is now; undefined: they can. Default: nobody looks. */
+      readonly stateProblem?: () => string | undefined;
+    }
+  | "checked";
 
 interface RevocationLists {
   /** The lists of a file, as they are reported; `where`: see `ShownRevocationList`. */

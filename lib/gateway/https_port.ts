@@ -34,6 +34,8 @@ export function refuseUnkept(valid: Checked, means: AcmeMeans | undefined): void
   if (acme === undefined || means === "checked") return;
   if (means === undefined) throw refusal(valid, NO_PROGRAM, "acme");
   if (!means.stateDir) throw refusal(valid, NO_STATE_DIR, "acme");
+  const problem = means.stateProblem?.();
+  if (problem !== undefined) throw refusal(valid, `${UNUSABLE}${problem}`, "acme");
   if (acme.challenge === "http-01" && !means.plainPort) throw refusal(valid, NO_PLAIN_PORT, "acme", "challenge");
 }
 
@@ -42,6 +44,7 @@ const NO_PROGRAM =
   "give a gateway that is embedded the certificate of another ACME client";
 const NO_STATE_DIR =
   "needs STATE_DIR (--state-dir), a folder where the account and the certificates outlive the program";
+const UNUSABLE = "keeps its certificates in STATE_DIR (--state-dir): ";
 const NO_PLAIN_PORT =
   'is "http-01", which is answered on the plain port, and HTTP_PORT is off: ' +
   'open it (https_redirect keeps it for redirects alone), or set "tls-alpn-01"';

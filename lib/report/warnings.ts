@@ -115,7 +115,7 @@ function* ofExpiry({ expiresAt, wall }: WarningsSource): Iterable<Warning> {
 function* ofCertificates({ certificates, acme, wall }: WarningsSource): Iterable<Warning> {
   for (const certificate of certificates) {
     const isOrdered = certificate.where === "global.acme";
-    const error = acme?.error ?? null;
+    const error = isOrdered ? renewalError(certificate, acme) : null;
     // It is renewed in time, which for some is less than those days before their end.
     if (isOrdered && error === null && wall <= certificate.notAfter) continue;
     const { notAfter } = certificate;
@@ -132,6 +132,12 @@ function* ofCertificates({ certificates, acme, wall }: WarningsSource): Iterable
     else if (notAfter - wall < SOON_MS)
       yield warning("certificate_expires", `${which} expires on ${date}.`, remedy, { path });
   }
+}
+
+/** Null: its renewal is not due, or has not failed. Other hosts may fail at any time. */
+function renewalError({ notAfter }: ShownCertificate, acme: WarningsSource["acme"]): string | null {
+  const due = acme?.hosts.find((each) => each.isDue && each.notAfter === notAfter);
+  return due === undefined || acme === null || acme.error === null ? null : (due.error ?? acme.error);
 }
 
 function* ofRevocationLists({ revocationLists, wall }: WarningsSource): Iterable<Warning> {

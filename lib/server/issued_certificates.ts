@@ -26,14 +26,23 @@ export interface AcmeState {
   readonly directory: string;
   /** What is under way, or waited for. */
   readonly state: "starting" | "ordering" | "valid" | "waiting";
-  /** Of each host: null: it has no certificate yet. */
-  readonly hosts: readonly { readonly host: string; readonly notAfter: number | null; readonly error: string | null }[];
+  readonly hosts: readonly AcmeHost[];
   /** The last error, in words; null: the last attempt succeeded. */
   readonly error: string | null;
   /** When the next attempt, or renewal, begins; null: one is under way. */
   readonly nextAt: number | null;
   /** Since the program started. */
   readonly orders: { readonly succeeded: number; readonly failed: number };
+}
+
+interface AcmeHost {
+  readonly host: string;
+  /** The end of its certificate, in milliseconds since 1970; null: it has none yet. */
+  readonly notAfter: number | null;
+  /** What stood against this host alone in the last attempt; null: nothing. */
+  readonly error: string | null;
+  /** Whether it has no certificate, or one that is to be renewed by now. */
+  readonly isDue: boolean;
 }
 
 /** What one thread has to serve. */

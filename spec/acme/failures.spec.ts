@@ -190,6 +190,22 @@ describe("a profile", () => {
     expect(made.lines.join("")).not.toContain("profile");
   });
 
+  it("that is another one now gets an order of its own, in place of one that was interrupted", async () => {
+    const made = await kept({ profile: "shortlived" });
+    made.directory.members = { meta: { profiles: { shortlived: "six days" } } };
+    made.directory.amend = ({ path }, answer) => (path.startsWith("/finalize/") ? { status: 500 } : answer);
+    made.keeper.start();
+    await made.settled();
+    expect(made.files.content.has("order.json")).toBe(true);
+    await made.keeper.close();
+    made.directory.amend = (_asked, answer) => answer;
+    const again = made.again({ profile: null });
+    again.keeper.start();
+    await again.settled();
+    expect(again.keeper.state.state).toBe("valid");
+    expect(made.directory.orders.map(({ payload }) => payload.profile)).toEqual(["shortlived", undefined]);
+  });
+
   it.each([{}, { meta: {} }, { meta: { profiles: { classic: "" } } }, { meta: { profiles: "shortlived" } }])(
     "is left out with a warning where it does not (%j)",
     async (members) => {

@@ -44,6 +44,7 @@ describe("a keeper without certificates", () => {
       host: "a.example",
       notAfter: Date.parse(new X509Certificate(issued!.cert).validTo),
       error: null,
+      isDue: false,
     });
   });
 
@@ -226,6 +227,22 @@ describe("hosts of which one fails", () => {
     expect(made.keeper.state.hosts[1]!.error).toBe("the directory has not looked within 10 minutes");
   });
 
+  it("a host that the directory wants more time for than ten minutes is looked at once more at their end", async () => {
+    const made = await kept();
+    let looks = 0;
+    made.directory.amend = ({ path }, answer) => {
+      // The first look is for the challenge, the second one at the outcome.
+      if (path !== "/authorization/1" || ++looks !== 2) return answer;
+      return { ...answer, headers: { "Retry-After": "3600" }, body: { ...(answer.body as object), status: "pending" } };
+    };
+    const begin = made.clock.now();
+    made.keeper.start();
+    await made.settled();
+    expect(made.keeper.state).toMatchObject({ state: "valid", error: null });
+    expect(made.presented().map(({ hosts }) => hosts)).toEqual([["a.example", "b.example"]]);
+    expect([looks, made.clock.now() - begin]).toEqual([3, 600_000]);
+  });
+
   it("a host that cannot be renewed with the others stays with its former certificate", async () => {
     const made = await keptValid();
     const [former] = made.presented();
@@ -364,6 +381,33 @@ describe("the end", () => {
     await made.until(() => made.directory.asked.some(({ path }) => path === "/authorization/1"));
     await made.keeper.close();
     expect(made.clock.pauseMs).toBeNull();
+  });
+
+  it("leaves an order that has just brought its certificate to the next start, and presents nothing any more", async () => {
+    const made = await kept();
+    const { checkHost } = X509Certificate.prototype;
+    // The last thing that is done with a certificate before it is taken over.
+    const closing = new Promise<void>((resolve) => {
+      const checked = vi.spyOn(X509Certificate.prototype, "checkHost").mockImplementation(function (this: X509Certificate, ...given) {
+        checked.mockRestore();
+        resolve(made.keeper.close());
+        return checkHost.apply(this, given);
+      });
+    });
+    made.keeper.start();
+    await made.until(() => made.directory.asked.some(({ path }) => path.startsWith("/certificate/")));
+    await closing;
+    expect(made.presented()).toEqual([]);
+    expect([...made.files.content.keys()]).toEqual(["account.key", "order.json"]);
+    const again = made.again();
+    again.keeper.start();
+    await again.settled();
+    expect([again.presented().length, made.directory.orders.length]).toEqual([1, 1]);
+    await again.keeper.close();
+    const last = made.again();
+    last.keeper.start();
+    await last.keeper.close();
+    expect(last.presented()).toEqual([]);
   });
 
   it("does not wait for the next attempt", async () => {

@@ -100,6 +100,22 @@ describe("the program with global.acme", () => {
     const without = await runningWith({}, { ...settings, STATE_DIR: "" });
     await without.reload({ acme: ACME }, /global\.acme  needs STATE_DIR/);
   });
+
+  it("is refused with the reload that brings it while its folder cannot be used, and the start ends with 2", async () => {
+    const { cert, key } = pem({ cert: SERVER.cert, key: SERVER.key });
+    const { reload, state } = await runningWith({}, { SERVER_CERT_PATH: cert!, SERVER_KEY_PATH: key! });
+    const folder = join(state, "acme");
+    writeFileSync(folder, "a file where the folder has to be");
+    const says = /global\.acme  keeps its certificates in STATE_DIR \(--state-dir\): \S+acme cannot be written: EEXIST/;
+    await reload({ acme: ACME }, says);
+    rmSync(folder);
+    await reload({ acme: { ...ACME, hosts: ["pay.example"] } }, /certificates are waited for/);
+    const other = mkdtempSync(join(tmpdir(), "edge-gateway-"));
+    onTestFinished(() => rmSync(other, { recursive: true, force: true }));
+    writeFileSync(join(other, "acme"), "");
+    const { code, stderr } = await run(["--config", fileWith(withAcme()), "--state-dir", other]);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(says)]);
+  });
 });
 
 describe("commands that look at global.acme", () => {

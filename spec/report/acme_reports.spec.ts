@@ -19,7 +19,7 @@ async function told(state: Partial<AcmeState>, pairs: readonly { cert: string; k
   const { features, runtime } = Gateway.internalsOf(gateway);
   const issued = features.serverTls.issuedIn(runtime);
   issued.use(pairs.map(({ cert, key }) => ({ cert: Buffer.from(cert), key: Buffer.from(key), hosts: ["a.example"] })));
-  const hosts = acme.hosts.map((host) => ({ host, notAfter: null, error: null }));
+  const hosts = acme.hosts.map((host) => ({ host, notAfter: null, error: null, isDue: true }));
   const whole = { directory: acme.directory, state: "waiting" as const, hosts, error: null, nextAt: null };
   issued.state = () => ({ ...whole, orders: { succeeded: 2, failed: 1 }, ...state });
   const samples = (name: string) => gateway.metrics().match(new RegExp(`^${name}.*$`, "gm"));
@@ -30,8 +30,8 @@ async function told(state: Partial<AcmeState>, pairs: readonly { cert: string; k
 describe("reports of global.acme", () => {
   it("the status has its state, with times, and its certificates without a path", async () => {
     const hosts = [
-      { host: "a.example", notAfter: DAY_MS, error: null },
-      { host: "b.example", notAfter: null, error: "no route to it" },
+      { host: "a.example", notAfter: DAY_MS, error: null, isDue: false },
+      { host: "b.example", notAfter: null, error: "no route to it", isDue: true },
     ];
     const { gateway } = await told({ hosts, error: "b.example: no route to it", nextAt: 1_500 }, [SERVER]);
     const view = statusView(gateway.status);
@@ -53,8 +53,8 @@ describe("reports of global.acme", () => {
 
   it("metrics have the end of each certificate by host, the outcomes of orders, and what is missing", async () => {
     const hosts = [
-      { host: "a.example", notAfter: 2 * DAY_MS, error: null },
-      { host: "b.example", notAfter: null, error: null },
+      { host: "a.example", notAfter: 2 * DAY_MS, error: null, isDue: false },
+      { host: "b.example", notAfter: null, error: null, isDue: true },
     ];
     const { samples } = await told({ hosts });
     expect(samples("edge_gateway_tls_certificate_expiry_timestamp_seconds")).toEqual([
@@ -76,7 +76,11 @@ describe("reports of global.acme", () => {
   it("warns of a certificate that ends within 14 days only where its renewal has failed", async () => {
     const end = Date.parse(new X509Certificate(SHOP.cert).validTo);
     const error = "the directory does not answer";
-    const warned = async (left: number, state: Partial<AcmeState>) => (await told(state, [SHOP], end - left)).warned();
+    const other = { host: "b.example", notAfter: null, error: "no route to it", isDue: true };
+    const warned = async (left: number, state: Partial<AcmeState>, isDue = true, own: string | null = null) => {
+      const hosts = [{ host: "a.example", notAfter: end, error: own, isDue }, other];
+      return (await told({ hosts, ...state }, [SHOP], end - left)).warned();
+    };
     expect(await warned(15 * DAY_MS, { error })).toEqual([]);
     expect(await warned(13 * DAY_MS, {})).toEqual([]);
     expect(await warned(13 * DAY_MS, { error })).toMatchObject([
@@ -85,6 +89,11 @@ describe("reports of global.acme", () => {
         path: "global.acme",
         remedy: "The last attempt to renew it has failed: the directory does not answer",
       },
+    ]);
+    // Another host fails, and this one is not due.
+    expect(await warned(13 * DAY_MS, { error: "b.example: no route to it" }, false)).toEqual([]);
+    expect(await warned(13 * DAY_MS, { error: "a.example: refused; b.example: …" }, true, "refused")).toMatchObject([
+      { code: "certificate_expires", remedy: "The last attempt to renew it has failed: refused" },
     ]);
     expect(await warned(-1, {})).toMatchObject([{ code: "certificate_expired", remedy: "Another one is ordered." }]);
   });
