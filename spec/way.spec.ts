@@ -11,7 +11,7 @@ import type { CalledFunction, Way } from "./support/way.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MAX_FILES = 24;
 const MAX_LOOK_UPS = 6;
-const MAX_LINES = 1_950;
+const MAX_LINES = 2_000;
 
 let way: Way;
 

@@ -90,11 +90,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     ...(source && { source }),
     log,
     https: settings.serverCertPath !== null,
-    acme: {
-      stateDir: kept !== false,
-      plainPort: settings.httpPort !== null,
-      ...(kept && { stateProblem: () => kept.state.certificatesProblem() }),
-    },
+    acme: acmeMeans(settings, kept),
     asked,
     ...(tracing && { tracing }),
     areDurationsSent: metricsExport !== null,
@@ -182,6 +178,18 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     await Promise.all([gateway.close(0), ...[admin, manager, probes].map((opened) => opened?.server.close())]);
     throw error;
   }
+}
+
+/** What there is for `global.acme`. */
+function acmeMeans(
+  { httpPort }: Settings,
+  kept: false | { readonly state: { certificatesProblem(): string | undefined } },
+): NonNullable<CompleteOptions["acme"]> {
+  return {
+    stateDir: kept !== false,
+    plainPort: httpPort !== null,
+    ...(kept && { stateProblem: () => kept.state.certificatesProblem() }),
+  };
 }
 
 /** Null: nothing listens on HTTPS. Throws a `Failure`. */

@@ -383,12 +383,15 @@ describe("the end", () => {
     expect(made.clock.pauseMs).toBeNull();
   });
 
-  it("leaves an order that has just brought its certificate to the next start, and presents nothing any more", async () => {
+  it("leaves an order that has just brought its certificate to the next start, and presents nothing", async () => {
     const made = await kept();
     const { checkHost } = X509Certificate.prototype;
     // The last thing that is done with a certificate before it is taken over.
     const closing = new Promise<void>((resolve) => {
-      const checked = vi.spyOn(X509Certificate.prototype, "checkHost").mockImplementation(function (this: X509Certificate, ...given) {
+      const checked = vi.spyOn(X509Certificate.prototype, "checkHost").mockImplementation(function (
+        this: X509Certificate,
+        ...given
+      ) {
         checked.mockRestore();
         resolve(made.keeper.close());
         return checkHost.apply(this, given);

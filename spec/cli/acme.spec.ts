@@ -101,7 +101,7 @@ describe("the program with global.acme", () => {
     await without.reload({ acme: ACME }, /global\.acme  needs STATE_DIR/);
   });
 
-  it("is refused with the reload that brings it while its folder cannot be used, and the start ends with 2", async () => {
+  it("is refused while its folder cannot be used: a reload that brings it, and the start with 2", async () => {
     const { cert, key } = pem({ cert: SERVER.cert, key: SERVER.key });
     const { reload, state } = await runningWith({}, { SERVER_CERT_PATH: cert!, SERVER_KEY_PATH: key! });
     const folder = join(state, "acme");

@@ -39,8 +39,8 @@ describe("reports of global.acme", () => {
       directory: acme.directory,
       state: "waiting",
       hosts: [
-        { host: "a.example", not_after: "1970-01-02T00:00:00.000Z", error: null },
-        { host: "b.example", not_after: null, error: "no route to it" },
+        { host: "a.example", not_after: "1970-01-02T00:00:00.000Z", error: null, is_due: false },
+        { host: "b.example", not_after: null, error: "no route to it", is_due: true },
       ],
       error: "b.example: no route to it",
       next_at: "1970-01-01T00:00:02.000Z",
