@@ -10,12 +10,35 @@ import { ask, connect, eventually, overSocket } from "../support/raw_client.ts";
 import { soon } from "./browser.ts";
 import { emptyFolder } from "./built.ts";
 import { haproxyWith } from "./haproxy.ts";
-import { nginxListening } from "./nginx.ts";
+import { nginxListening, nginxPassingTo } from "./nginx.ts";
 
 /** Not trusted: HAProxy connects from 127.0.0.1. */
 const CLIENT = "127.0.0.7";
 const GET = "GET /a/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 const TLS = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+
+/** From `CLIENT`, over HTTP and over TLS. */
+async function askBoth(plainFront: number, secureFront: number): Promise<void> {
+  const plain = await connect(plainFront, CLIENT);
+  plain.send(GET);
+  expect(await plain.closed()).toMatch(/^HTTP\/1\.1 200 /);
+  const below = (await connect(secureFront, CLIENT)).socket.removeAllListeners("data");
+  const socket = tls.connect({ socket: below, ca: CA.cert, servername: "localhost" });
+  onTestFinished(() => void socket.destroy());
+  const connection = overSocket(socket);
+  connection.send(GET);
+  expect(await connection.closed()).toMatch(/^HTTP\/1\.1 200 /);
+}
+
+it("takes headers of nginx before HTTP and before TLS", async () => {
+  const upstream = await backend();
+  const global = { trusted_proxies: ["127.0.0.1"], proxy_protocol: "require" } as const;
+  const { gateway, port } = await running(oneService(upstream.port, {}, global));
+  const secure = await gateway.listen({ port: 0, tls: TLS });
+  await askBoth(await nginxPassingTo(port), await nginxPassingTo(secure.port));
+  const forwarded = upstream.seen.map(({ headers }) => headers[headers.indexOf("X-Forwarded-For") + 1]);
+  expect(forwarded).toEqual([CLIENT, CLIENT]);
+});
 
 it.each([
   ["version 1", "send-proxy check-send-proxy"],
@@ -38,15 +61,7 @@ it.each([
     front("plain", plainFront, port),
     front("secure", secureFront, secure.port),
   );
-  const plain = await connect(plainFront, CLIENT);
-  plain.send(GET);
-  expect(await plain.closed()).toMatch(/^HTTP\/1\.1 200 /);
-  const below = (await connect(secureFront, CLIENT)).socket.removeAllListeners("data");
-  const socket = tls.connect({ socket: below, ca: CA.cert, servername: "localhost" });
-  onTestFinished(() => void socket.destroy());
-  const connection = overSocket(socket);
-  connection.send(GET);
-  expect(await connection.closed()).toMatch(/^HTTP\/1\.1 200 /);
+  await askBoth(plainFront, secureFront);
   const forwarded = upstream.seen.map(({ headers }) => headers[headers.indexOf("X-Forwarded-For") + 1]);
   expect(forwarded).toEqual([CLIENT, CLIENT]);
   // Its checks are connections with a header that says so; none was refused.
