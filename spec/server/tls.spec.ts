@@ -243,15 +243,17 @@ describe("servers for one address, and for challenges", () => {
     ["challenge", VALIDATOR],
   ] as const)("what a listener of one (%s) throws ends that connection alone", async (kind, asked) => {
     const faults = expectEntryFaults();
+    // Once: the end of the connection is logged, too, perhaps when this is over.
+    let isFull = true;
     const port = await opened(kind, () => {
+      if (!isFull) return;
+      isFull = false;
       throw new Error("the log is full");
     });
     // Its certificate has another type of key.
     const refused = { ...asked, ciphers: "ECDHE-RSA-AES128-GCM-SHA256", maxVersion: "TLSv1.2" } as const;
     expect(await shaken(port, refused)).toBe("close");
-    const messages = new Set(faults.map(({ error }) => (error as Error).message));
-    // The end of the connection may be logged, too.
-    expect([...messages]).toEqual(["the log is full"]);
+    expect(faults.map(({ error }) => (error as Error).message)).toEqual(["the log is full"]);
     expect(await shaken(port, asked)).toBe("secureConnect");
   });
 
