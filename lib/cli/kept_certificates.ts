@@ -44,8 +44,8 @@ export class KeptCertificates {
     if (this.#state !== "started") return;
     if (acme === undefined) return this.#forget();
     const settings = acmeSettings(acme);
-    if (this.#keeper === null) this.#open(settings);
-    else this.#keeper.configure(settings);
+    if (this.#keeper === null) return this.#open(settings);
+    this.#keeper.configure(settings);
     this.#logAwaited();
   }
 
@@ -88,7 +88,9 @@ export class KeptCertificates {
     issued.state = () => keeper.state;
     // Of two at a time each would write what the other has.
     void this.#ended.then(() => {
-      if (this.#keeper === keeper && this.#state === "started") keeper.start();
+      if (this.#keeper !== keeper || this.#state !== "started") return;
+      keeper.start();
+      this.#logAwaited();
     });
   }
 
