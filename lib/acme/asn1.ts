@@ -1,5 +1,6 @@
 /**
- * Writes and reads DER (ITU-T X.690): as much of it as requests for certificates and their challenges need.
+ * Writes DER (ITU-T X.690): as much of it as requests for certificates and their challenges need. It is read by
+ * `lib/base/der.ts`.
  */
 import { sign, type KeyObject } from "node:crypto";
 import { isIP } from "node:net";
@@ -82,25 +83,4 @@ export function addressBytes(address: string): Buffer {
   const bytes = Buffer.alloc(16);
   words.forEach((word, i) => bytes.writeUInt32BE(word, 4 * i));
   return version === 4 ? bytes.subarray(12) : bytes;
-}
-
-export interface Element {
-  readonly tag: number;
-  readonly content: Buffer;
-}
-
-/** The elements that stand one behind the other. Throws where they are not DER. */
-export function elementsOf(bytes: Buffer): Element[] {
-  const found: Element[] = [];
-  for (let at = 0; at < bytes.length;) {
-    const first = bytes[at + 1] ?? 0x80;
-    const octets = first < 0x80 ? 0 : first & 0x7f;
-    if (first === 0x80 || octets > 4 || at + 2 + octets > bytes.length) throw new Error("it is not DER");
-    const length = octets === 0 ? first : bytes.readUIntBE(at + 2, octets);
-    const start = at + 2 + octets;
-    if (start + length > bytes.length) throw new Error("it is not DER");
-    found.push({ tag: bytes[at]!, content: bytes.subarray(start, start + length) });
-    at = start + length;
-  }
-  return found;
 }

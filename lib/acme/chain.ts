@@ -2,8 +2,9 @@
  * Reads certificate chains from a directory or a file, and checks that they can be presented.
  */
 import { X509Certificate, type KeyObject } from "node:crypto";
+import { Der, TAG } from "../base/der.ts";
 import { coversHost, pairProblem } from "../base/pem.ts";
-import { elementsOf, EXPLICIT, objectIdentifier, OCTET_STRING, SEQUENCE } from "./asn1.ts";
+import { EXPLICIT } from "./asn1.ts";
 import { pemOf } from "./signing_request.ts";
 
 export interface CertificateChain {
@@ -67,21 +68,25 @@ export function chainProblem(
  * has no identifier of its issuer's key.
  */
 export function renewalId(leaf: X509Certificate): string | null {
-  const [certificate] = elementsOf(leaf.raw);
-  const parts = elementsOf(elementsOf(certificate!.content)[0]!.content);
-  const serial = parts[1]!.content;
-  const extensions = parts.find(({ tag }) => tag === (EXPLICIT | 3));
-  if (extensions === undefined) return null;
-  for (const { content } of elementsOf(elementsOf(extensions.content)[0]!.content)) {
-    if (!content.subarray(0, AUTHORITY_KEY_IDENTIFIER.length).equals(AUTHORITY_KEY_IDENTIFIER)) continue;
-    const value = elementsOf(content).find(({ tag }) => tag === OCTET_STRING);
-    const names = value === undefined ? undefined : elementsOf(value.content)[0];
-    const keyIdentifier =
-      names?.tag === SEQUENCE ? elementsOf(names.content).find(({ tag }) => tag === 0x80) : undefined;
-    if (keyIdentifier === undefined) return null;
-    return `${keyIdentifier.content.toString("base64url")}.${serial.toString("base64url")}`;
+  const parts = new Der(leaf.raw).enter(TAG.sequence).enter(TAG.sequence);
+  if (parts.has(TAG.context0)) parts.skip(TAG.context0);
+  const serial = parts.content(TAG.integer);
+  while (parts.has() && !parts.has(EXTENSIONS)) parts.whole();
+  const extensions = parts.has() ? parts.enter(EXTENSIONS).enter(TAG.sequence) : null;
+  while (extensions?.has()) {
+    const extension = extensions.enter(TAG.sequence);
+    if (extension.oid() !== AUTHORITY_KEY_IDENTIFIER) continue;
+    if (extension.has(TAG.boolean)) extension.skip(TAG.boolean);
+    const names = new Der(extension.content(TAG.octetString)).enter(TAG.sequence);
+    // Its first member, where it is there.
+    if (!names.has(KEY_IDENTIFIER)) return null;
+    return `${names.content(KEY_IDENTIFIER).toString("base64url")}.${serial.toString("base64url")}`;
   }
   return null;
 }
 
-const AUTHORITY_KEY_IDENTIFIER = objectIdentifier("2.5.29.35");
+/** RFC 5280 §4.1: [3] around the extensions. */
+const EXTENSIONS = EXPLICIT | 3;
+const AUTHORITY_KEY_IDENTIFIER = "2.5.29.35";
+/** RFC 5280 §4.2.1.1: [0] in place of the tag of an OCTET STRING. */
+const KEY_IDENTIFIER = 0x80;

@@ -30,6 +30,12 @@ export class AcmeFailure extends Error {
   }
 }
 
+/** Of hosts, each with its reason. */
+export function hostsFailure(failed: ReadonlyMap<string, string>): AcmeFailure {
+  const reasons = [...failed].map(([host, reason]) => `${host}: ${reason}`).join("; ");
+  return new AcmeFailure(shownText(reasons), { hosts: failed });
+}
+
 const NO_HOSTS: ReadonlyMap<string, string> = new Map();
 
 /** Text of a directory for a line: without control characters, and not longer than a problem needs. */

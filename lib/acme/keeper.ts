@@ -27,7 +27,7 @@ import type {
   IssuedCertificate,
 } from "./contracts.ts";
 import { acmeClient, Directory, type ProxySource } from "./directory.ts";
-import { AcmeFailure, shownText } from "./failure.ts";
+import { AcmeFailure, hostsFailure } from "./failure.ts";
 import { removeOrder } from "./order.ts";
 import { Pauses } from "./pauses.ts";
 import { RenewalTimes } from "./renewal.ts";
@@ -317,11 +317,6 @@ class Keeper implements CertificateKeeper {
 
 /** The reason of what ends because the keeper is closed, or has other settings. */
 class GivenUp extends Error {}
-
-function hostsFailure(failed: ReadonlyMap<string, string>): AcmeFailure {
-  const reasons = [...failed].map(([host, reason]) => `${host}: ${reason}`);
-  return new AcmeFailure(shownText(reasons.join("; ")), { hosts: failed });
-}
 
 /** The wall clock may be set at any time. */
 const LOOK_MS = 30_000;

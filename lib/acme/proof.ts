@@ -9,7 +9,7 @@ import { addressBytes } from "./asn1.ts";
 import { alpnCertificate, servernameOf } from "./alpn_certificate.ts";
 import type { AcmeSettings, Challenge, ChallengeAnswers } from "./contracts.ts";
 import { jsonObject, problemFailure, type Directory, type Signer } from "./directory.ts";
-import { AcmeFailure, shownText } from "./failure.ts";
+import { AcmeFailure, hostsFailure, shownText } from "./failure.ts";
 import { isJsonObject, objectsIn, textIn, textsIn, type JsonObject } from "./json_members.ts";
 import { pause, unlessAborted } from "./waits.ts";
 
@@ -50,9 +50,7 @@ export async function prove(order: JsonObject, hosts: readonly string[], context
     const removed = Promise.allSettled(presented.map((challenge) => context.answers.remove(challenge)));
     await unlessAborted(removed, context.signal).catch(ignore);
   }
-  if (failed.size === 0) return;
-  const reasons = [...failed].map(([host, reason]) => `${host}: ${reason}`).join("; ");
-  throw new AcmeFailure(`not proved: ${shownText(reasons)}`, { hosts: failed });
+  if (failed.size > 0) throw hostsFailure(failed);
 }
 
 async function authorizations(

@@ -94,7 +94,11 @@ function readList(bytes: Buffer): RevocationList {
   if (parts.has(TAG.context0)) checkExtensions(parts.enter(TAG.context0));
   parts.end();
   return {
-    ...{ issuer, issuerName: commonNameIn(issuer), thisUpdate, nextUpdate, revoked },
+    issuer,
+    issuerName: commonNameIn(issuer),
+    thisUpdate,
+    nextUpdate,
+    revoked,
     isSignedBy: (key) => check(signed, key, signature.subarray(1)),
   };
 }

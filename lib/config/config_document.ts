@@ -92,7 +92,7 @@ function* valueSteps(
 /** An array or object whose text has no errors. */
 function knownNode(
   kind: "array" | "object",
-  { offset, keyOffset, digest }: Pick<JsonNode, "offset" | "keyOffset" | "digest">,
+  { offset, keyOffset, digest }: Required<Pick<JsonNode, "offset" | "keyOffset" | "digest">>,
   read: () => Generator<void, JsonNode | null>,
 ): JsonNode {
   let node: JsonNode | null = null;
@@ -100,7 +100,11 @@ function knownNode(
     node ??= yield* read();
   };
   return {
-    ...{ kind, offset, keyOffset, digest: digest!, readSteps },
+    kind,
+    offset,
+    keyOffset,
+    digest,
+    readSteps,
     get members() {
       atOnce(readSteps());
       return node?.kind === "object" ? node.members : NO_MEMBERS;

@@ -16,13 +16,18 @@ export function challengesOf(
     const content = issued.keyAuthorization(token);
     if (content === undefined) return null;
     const body = Buffer.from(content);
-    const headers = [
-      ...["Content-Type", "application/octet-stream", "Content-Length", String(body.length)],
-      ...["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff"],
-    ];
+    const headers = [...HEADERS, "Content-Length", String(body.length)];
     return { status: 200, headers, body: method === "HEAD" ? null : body };
   };
 }
 
+const HEADERS = [
+  "Content-Type",
+  "application/octet-stream",
+  "Cache-Control",
+  "no-store",
+  "X-Content-Type-Options",
+  "nosniff",
+];
 /** The target may be in absolute-form (RFC 9112 §3.2.2); a token has the characters of base64url. */
 const PATH = /^(?:[a-zA-Z]+:\/\/[^/?]*)?\/\.well-known\/acme-challenge\/([\w-]{1,512})$/;

@@ -216,7 +216,10 @@ export class TlsServers implements SecureServers {
   /** The handshake is all: no bytes follow it. Whoever checks has no certificate, whatever clients need. */
   #challengeServer({ cert, key }: Pair): tls.Server {
     const options: tls.TlsOptions = {
-      ...{ cert, key, minVersion: "TLSv1.2", handshakeTimeout: this.#handshakeMs },
+      cert,
+      key,
+      minVersion: "TLSv1.2",
+      handshakeTimeout: this.#handshakeMs,
       ALPNCallback: () => ACME_PROTOCOL,
     };
     const server = guardedEmitter(tls.createServer(options));

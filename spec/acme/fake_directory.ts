@@ -9,6 +9,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import * as asn1 from "../../lib/acme/asn1.ts";
+import { Der, TAG } from "../../lib/base/der.ts";
 import { SERVER } from "../support/certs.ts";
 
 export interface Asked {
@@ -304,13 +305,13 @@ const { der, SEQUENCE, EXPLICIT, OCTET_STRING } = asn1;
 
 /** The public key and the extension with the names of a request, DER. */
 function requestIn(csr: Buffer): { spki: Buffer; san: Buffer } {
-  const [request] = asn1.elementsOf(csr);
-  const [info] = asn1.elementsOf(request!.content);
-  const parts = asn1.elementsOf(info!.content);
-  const attribute = asn1.elementsOf(parts[3]!.content)[0]!;
-  const set = asn1.elementsOf(attribute.content)[1]!;
-  const extensions = asn1.elementsOf(set.content)[0]!;
-  return { spki: der(parts[2]!.tag, parts[2]!.content), san: extensions.content };
+  const info = new Der(csr).enter(TAG.sequence).enter(TAG.sequence);
+  info.skip(TAG.integer);
+  info.skip(TAG.sequence);
+  const spki = info.whole(TAG.sequence);
+  const attribute = info.enter(TAG.context0).enter(TAG.sequence);
+  attribute.skip(TAG.oid);
+  return { spki, san: attribute.enter(TAG.set).content(TAG.sequence) };
 }
 
 interface Issued {

@@ -23,6 +23,7 @@ describe("values in DER", () => {
     ["", "is missing"],
     ["0401ff", "has another type than is expected"],
     ["0280ff0000", "has no length of DER"],
+    ["0281", "has no length of DER"],
     ["028105ffffffffff", "has no length of DER"],
     ["02820001ff", "has no length of DER"],
     ["0285ffffffffff", "has no length of DER"],

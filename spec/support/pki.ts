@@ -3,6 +3,9 @@
  * in DER by hand, since Node makes neither.
  */
 import { constants, createHash, generateKeyPairSync, sign, type KeyObject } from "node:crypto";
+import { der, objectIdentifier, time } from "../../lib/acme/asn1.ts";
+
+export { der, time };
 
 export interface Issued {
   /** PEM. */
@@ -112,19 +115,11 @@ function listOf(by: Signer, { revoked = [], extensions = [], entryExtensions = [
 
 /** An extension in DER. */
 export function extension(id: string, value: Buffer, isCritical = false): Buffer {
-  return der(0x30, oid(id), ...(isCritical ? [der(0x01, Buffer.from([255]))] : []), der(0x04, value));
+  return der(0x30, objectIdentifier(id), ...(isCritical ? [der(0x01, Buffer.from([255]))] : []), der(0x04, value));
 }
 
 export function integer(bytes: Buffer): Buffer {
   return der(0x02, bytes);
-}
-
-/** A value of this tag. */
-export function der(tag: number, ...parts: readonly Buffer[]): Buffer {
-  const content = Buffer.concat(parts);
-  const { length } = content;
-  const size = length < 0x80 ? [length] : length < 0x100 ? [0x81, length] : [0x82, length >> 8, length & 255];
-  return Buffer.concat([Buffer.from([tag, ...size]), content]);
 }
 
 export function pem(type: string, bytes: Buffer): string {
@@ -132,24 +127,9 @@ export function pem(type: string, bytes: Buffer): string {
   return [`-----BEGIN ${type}-----`, ...lines, `-----END ${type}-----`, ""].join("\n");
 }
 
-export function time(ms: number): Buffer {
-  const text = new Date(ms).toISOString().replace(/[-:T]|\.\d+/g, "");
-  return text < "2050" ? der(0x17, Buffer.from(text.slice(2))) : der(0x18, Buffer.from(text));
-}
-
 function nameOf(commonName: string): Buffer {
   if (commonName === "") return der(0x30);
-  return der(0x30, der(0x31, der(0x30, oid("2.5.4.3"), der(0x0c, Buffer.from(commonName)))));
-}
-
-function oid(text: string): Buffer {
-  const [first = 0, second = 0, ...others] = text.split(".").map(Number);
-  const bytes = [40 * first + second, ...others].flatMap((part) => {
-    const digits = [part & 127];
-    for (let rest = part >> 7; rest > 0; rest >>= 7) digits.unshift((rest & 127) | 128);
-    return digits;
-  });
-  return der(0x06, Buffer.from(bytes));
+  return der(0x30, der(0x31, der(0x30, objectIdentifier("2.5.4.3"), der(0x0c, Buffer.from(commonName)))));
 }
 
 function keysOf(type: KeyType): Keys {
@@ -170,15 +150,15 @@ function idOf({ publicKey }: Keys): Buffer {
 }
 
 const NULL = der(0x05);
-const SHA256 = der(0x30, oid("2.16.840.1.101.3.4.2.1"), NULL);
-const MGF1 = der(0x30, oid("1.2.840.113549.1.1.8"), SHA256);
+const SHA256 = der(0x30, objectIdentifier("2.16.840.1.101.3.4.2.1"), NULL);
+const MGF1 = der(0x30, objectIdentifier("1.2.840.113549.1.1.8"), SHA256);
 const PSS = der(0x30, der(0xa0, SHA256), der(0xa1, MGF1), der(0xa2, integer(Buffer.from([32]))));
 const ALGORITHMS: Readonly<Record<KeyType, Buffer>> = {
-  ec: der(0x30, oid("1.2.840.10045.4.3.2")),
-  rsa: der(0x30, oid("1.2.840.113549.1.1.11"), NULL),
-  "rsa-pss": der(0x30, oid("1.2.840.113549.1.1.10"), PSS),
-  ed25519: der(0x30, oid("1.3.101.112")),
-  sha1: der(0x30, oid("1.2.840.113549.1.1.5"), NULL),
+  ec: der(0x30, objectIdentifier("1.2.840.10045.4.3.2")),
+  rsa: der(0x30, objectIdentifier("1.2.840.113549.1.1.11"), NULL),
+  "rsa-pss": der(0x30, objectIdentifier("1.2.840.113549.1.1.10"), PSS),
+  ed25519: der(0x30, objectIdentifier("1.3.101.112")),
+  sha1: der(0x30, objectIdentifier("1.2.840.113549.1.1.5"), NULL),
 };
 
 function signed(body: Buffer, { keys: { privateKey: key }, type }: Signer): Buffer {
