@@ -13,7 +13,8 @@ import { keyFrom, newKey, pemOf } from "./signing_request.ts";
 /**
  * ```
  * account.key          the key of the account; it is on disk before the account is registered with it
- * account-next.key     there only while the key is replaced: the directory knows the one or the other
+ * account-next.key     there only while the key is replaced at the directory that it names first: that knows the one
+ *                      or the other
  * ```
  */
 const KEY = "account.key";
@@ -35,7 +36,7 @@ export class AcmeAccount {
    * stays: the account could not be had again. Rejects with an `AcmeFailure`.
    */
   async signer(directory: Directory, settings: AcmeSettings): Promise<Signer> {
-    await this.#finishRollover(directory);
+    await this.#finishRollover(directory, settings);
     let pem = this.#read(KEY);
     const { directory: url, email } = settings;
     const known = this.#known;
@@ -60,16 +61,22 @@ export class AcmeAccount {
   /** Replaces the key (RFC 8555 §7.3.5). Rejects with an `AcmeFailure`. */
   async rollover(directory: Directory, settings: AcmeSettings): Promise<void> {
     const signer = await this.signer(directory, settings);
+    const left = this.#read(NEXT_KEY);
+    if (left !== null)
+      throw new AcmeFailure(
+        `${NEXT_KEY} is of a replacement at ${directoryIn(left)} that was interrupted: ` +
+          `configure that directory again to end it, or remove the file with the account there`,
+      );
     const url = directory.urlOf("keyChange");
     const pem = pemOf(newKey());
     const next = keyOf(NEXT_KEY, pem);
-    await this.#write(NEXT_KEY, pem);
+    await this.#write(NEXT_KEY, Buffer.concat([Buffer.from(`Directory: ${settings.directory}\n`), pem]));
     const payload = { account: signer.account, oldKey: signer.key.jwk };
     try {
       await directory.post(url, signedJws({ jwk: next.jwk, url }, payload, next), signer);
     } catch (error) {
       // The answer may be lost while the directory has taken the key.
-      if ((await this.#finishRollover(directory).catch(ignore)) === "replaced") return;
+      if ((await this.#finishRollover(directory, settings).catch(ignore)) === "replaced") return;
       throw error;
     }
     await this.#takeNext(pem);
@@ -77,11 +84,12 @@ export class AcmeAccount {
 
   /**
    * Asks the directory which key holds, where the program or the connection has ended while the key was replaced. The
-   * new key is on disk until the directory has answered.
+   * new key is on disk until that directory has answered: another one does not know.
    */
-  async #finishRollover(directory: Directory): Promise<"replaced" | "not replaced"> {
-    const pem = this.#read(NEXT_KEY);
-    if (pem === null) return "not replaced";
+  async #finishRollover(directory: Directory, settings: AcmeSettings): Promise<"replaced" | "not replaced"> {
+    const next = this.#read(NEXT_KEY);
+    if (next === null || directoryIn(next) !== settings.directory) return "not replaced";
+    const pem = next.subarray(next.indexOf("\n") + 1);
     if ((await existingAccount(directory, keyOf(NEXT_KEY, pem), null)) === null) {
       await this.#remove(NEXT_KEY);
       this.#log.info("ACME: the key of the account stays: its replacement was interrupted, or refused");
@@ -94,8 +102,14 @@ export class AcmeAccount {
 
   /** In this order: a crash between the two leaves the new key in both files. */
   async #takeNext(pem: Buffer): Promise<void> {
-    await this.#write(KEY, pem);
-    await this.#remove(NEXT_KEY);
+    try {
+      await this.#write(KEY, pem);
+      await this.#remove(NEXT_KEY);
+    } catch (error) {
+      throw new AcmeFailure(
+        `the directory has taken the new key, and the next request will put it in place: ${messageOf(error)}`,
+      );
+    }
   }
 
   #read(name: string): Buffer | null {
@@ -123,11 +137,21 @@ function keyOf(name: string, pem: Buffer): AccountKey {
   try {
     return accountKey(keyFrom(pem));
   } catch {
+    const without = name === KEY ? "a new account is registered" : FORMER_HOLDS;
     throw new AcmeFailure(
-      `${name} is damaged, or no EC key on P-256: restore it from a copy. ` +
-        `Without one remove it, and a new account is registered`,
+      `${name} is damaged, or no EC key on P-256: restore it from a copy. Without one remove it, and ${without}`,
     );
   }
+}
+
+const FORMER_HOLDS = "the former key is used while it holds";
+
+/** At which directory the key is to replace another one. */
+function directoryIn(next: Buffer): string {
+  const directory = /^Directory: (\S+)\n/.exec(next.toString("latin1"))?.[1];
+  if (directory === undefined)
+    throw new AcmeFailure(`${NEXT_KEY} is damaged: restore it from a copy. Without one remove it, and ${FORMER_HOLDS}`);
+  return directory;
 }
 
 /** The URL of the account that has the key; null: there is none. A contact that has changed is sent. */

@@ -26,7 +26,7 @@ export async function rolloverRequest(
   try {
     await certificates.rollover();
   } catch (error) {
-    return problem(call, "conflict", { detail: `The key has not been replaced: ${messageOf(error)}` });
+    return problem(call, "conflict", { detail: `The replacement has failed: ${messageOf(error)}` });
   }
   const { directory } = acme;
   await logChange(options, { user, address: clientAddress, action: "rollover", directory, request_id: call.id });

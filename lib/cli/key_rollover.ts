@@ -39,7 +39,7 @@ export const rollover: RunCommand = async ({ operands: [action], flags }) => {
       try {
         await keeper.rollover();
       } catch (error) {
-        throw new Failure(`the key has not been replaced: ${messageOf(error)}`, 1);
+        throw new Failure(`the replacement has failed: ${messageOf(error)}`, 1);
       } finally {
         await keeper.close();
       }

@@ -183,14 +183,16 @@ describe("another key of the account", () => {
     made.directory.amend = ({ path }, answer) => (path === "/key-change" ? { status: 500 } : answer);
     await expect(made.keeper.rollover()).rejects.toThrow();
     await made.keeper.close();
-    const next = made.files.content.get("account-next.key")!;
+    const next = String(made.files.content.get("account-next.key"));
     made.directory.instead = () => undefined;
     made.directory.amend = (_asked, answer) => answer;
     const again = made.again({ hosts: ["c.example"] });
     again.keeper.start();
     await again.settled();
     expect(again.keeper.state).toMatchObject({ state: "valid", error: null });
-    expect(keyOf(made)).toEqual(isTaken ? next : former);
+    expect(String(keyOf(made))).toBe(
+      isTaken ? next.replace(`Directory: ${made.settings.directory}\n`, "") : String(former),
+    );
     expect(made.files.content.has("account-next.key")).toBe(false);
     expect(made.directory.accounts.length).toBe(1);
   });
@@ -218,7 +220,9 @@ describe("another key of the account", () => {
     const made = await keptValid({}, { files });
     const former = keyOf(made);
     isReadOnly = true;
-    await expect(made.keeper.rollover()).rejects.toThrow("account.key cannot be written: EROFS");
+    await expect(made.keeper.rollover()).rejects.toThrow(
+      "the directory has taken the new key, and the next request will put it in place: account.key cannot be written",
+    );
     await made.keeper.close();
     isReadOnly = false;
     const again = made.again({ hosts: ["c.example"] });
@@ -227,6 +231,49 @@ describe("another key of the account", () => {
     expect(again.keeper.state.state).toBe("valid");
     expect(keyOf(made)).not.toEqual(former);
     expect(made.directory.accounts.length).toBe(1);
+  });
+
+  it("whose answer is lost waits for its directory while another one is configured", async () => {
+    const made = await keptValid();
+    const former = keyOf(made);
+    let isDown = false;
+    made.directory.instead = ({ path }) => {
+      if (isDown) return "broken";
+      isDown = path === "/key-change";
+      return undefined;
+    };
+    made.directory.amend = ({ path }, answer) => (path === "/key-change" ? { status: 500 } : answer);
+    await expect(made.keeper.rollover()).rejects.toThrow();
+    await made.keeper.close();
+    made.directory.instead = () => undefined;
+    made.directory.amend = (_asked, answer) => answer;
+    // The same server, as another one is: by another name.
+    const url = made.settings.directory.replace("/dir", "/x/../dir");
+    const other = made.again({ directory: url, hosts: ["c.example"] });
+    other.keeper.start();
+    await other.settled();
+    expect(other.keeper.state).toMatchObject({ state: "valid", error: null });
+    expect([keyOf(made), made.files.content.has("account-next.key")]).toEqual([former, true]);
+    await expect(other.keeper.rollover()).rejects.toThrow(
+      `account-next.key is of a replacement at ${made.settings.directory} that was interrupted`,
+    );
+    await other.keeper.close();
+    const again = made.again({ hosts: ["d.example"] });
+    again.keeper.start();
+    await again.settled();
+    expect(again.keeper.state.state).toBe("valid");
+    expect([keyOf(made).equals(former), made.files.content.has("account-next.key")]).toEqual([false, false]);
+  });
+
+  it.each(["", "no key\n"])("that is damaged on disk (%j) is an error that names its file", async (content) => {
+    const made = await keptValid();
+    await made.keeper.close();
+    made.files.content.set("account-next.key", Buffer.from(content));
+    const again = made.again({ hosts: ["c.example"] });
+    again.keeper.start();
+    await again.settled();
+    expect(again.keeper.state.error).toContain("account-next.key is damaged: restore it from a copy");
+    expect(made.files.content.has("account-next.key")).toBe(true);
   });
 
   it("is refused while an order is under way", async () => {

@@ -45,7 +45,7 @@ describe("POST /gateway/acme/rollover", () => {
     expect([status, json.code, json.detail]).toEqual([
       409,
       "conflict",
-      "The key has not been replaced: an order is under way: try again once it has ended",
+      "The replacement has failed: an order is under way: try again once it has ended",
     ]);
     expect(lines().some(({ message }) => message === "admin change")).toBe(false);
     const none = await writable();
