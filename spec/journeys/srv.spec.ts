@@ -457,13 +457,17 @@ describe("a thousand targets", () => {
       replace(plan, pools);
       turns.push(performance.now() - begun);
     });
+    const planned = vi.spyOn(runtime, "pool");
     onTestFinished(() => void vi.restoreAllMocks());
     for (let change = 0; change < 30; change++) {
+      planned.mockClear();
       dns.answers.set(RECORD, targets(change * 10));
       const { length } = dns.asked;
       clock.advance(TTL_MS);
       await eventually(() => dns.asked.length > length);
       await eventually(() => (clock.advance(10), turns.length > change), "the change");
+      // What stays is taken over as it is.
+      expect(planned).toHaveBeenCalledTimes(change === 0 ? 1000 : 10);
     }
     expect(upstreams().length).toBe(1000);
     expect(await answers(2)).toBe("a a");
