@@ -235,7 +235,7 @@ describe("certificates of pebble", () => {
     expect(kept.files.content.get("account.key")).toEqual(key);
     // The directory refuses the former one.
     const old = memoryFiles();
-    old.content.set("account-next.key", former);
+    old.content.set("account-next.key", Buffer.concat([Buffer.from(`Directory: ${directory}\n`), former]));
     old.content.set("account.key", key);
     await keeperOf({ directory, hosts: ["a.example"] }, responder, old).keeper.rollover();
     expect(old.content.get("account.key")!.equals(key)).toBe(false);

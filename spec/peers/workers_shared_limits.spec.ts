@@ -185,6 +185,7 @@ describe.each(RELEASES)("a circuit breaker over the workers of Node %i", (releas
       await Promise.all(askAll([first[0]!, second[0]!], 60));
       answers = "hold";
       expect(statusesOf(await Promise.all(askAll([...first, ...second], 3)))).toEqual([503]);
+      await gateway.says("circuit opened");
       expect(
         logLines(gateway.stderr()).filter(({ message }) => String(message).startsWith("circuit opened")),
       ).toHaveLength(1);
@@ -211,6 +212,7 @@ describe.each(RELEASES)("a circuit breaker over the workers of Node %i", (releas
       held.forEach((response) => response.end("ok"));
       await Promise.all(probes);
       expect(statusesOf(await Promise.all(askAll([...first, ...second], 5)))).toEqual([200]);
+      await gateway.says("circuit closed");
       expect(
         logLines(gateway.stderr()).filter(({ message }) => String(message).startsWith("circuit closed")),
       ).toHaveLength(1);
