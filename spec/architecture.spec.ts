@@ -14,6 +14,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   "lib/store": 1,
   "lib/json_schema": 1,
   "lib/client": 2,
+  "lib/source": 3,
   "lib/server": 3,
   "lib/route": 3,
   "lib/plugins": 3,

@@ -5,9 +5,9 @@
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readSettings } from "../config/settings.ts";
-import type { Settings, SettingsRead } from "../config/settings_types.ts";
+import type { Settings, SettingsRead, SourceSettings } from "../config/settings_types.ts";
 import { asksForExport, asksForTraces } from "../config/settings_table.ts";
-import type { Environment, Flags, Host } from "../config/start_settings.ts";
+import { hasScheme, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type * as tracingCode from "../gateway/tracing.ts";
 import { FEATURES } from "../features/table.ts";
 import { refuseLacking } from "./failure.ts";
@@ -30,13 +30,19 @@ export async function readAll(flags: Flags, environment: Environment, host: Host
  */
 export function inOwnFolder(settings: Settings): Settings {
   if (process.permission === undefined) return settings;
-  const isPath = (name: string, value: unknown): value is string => name.endsWith("Path") && typeof value === "string";
+  const isPath = (name: string, value: unknown): value is string =>
+    name.endsWith("Path") && typeof value === "string" && !hasScheme(value);
   const absolute = <T extends object>(part: T) =>
     Object.fromEntries(
       Object.entries(part).map(([name, value]) => [name, isPath(name, value) ? resolve(value) : value]),
     ) as T;
+  const absoluteSource = (source: SourceSettings) => ({
+    ...absolute(source),
+    user: source.user && absolute(source.user),
+  });
   const resolved = absolute({
     ...settings,
+    source: settings.source && absoluteSource(settings.source),
     audit: settings.audit && absolute(settings.audit),
     manager: settings.manager && absolute(settings.manager),
     admin: settings.admin && absolute(settings.admin),

@@ -2,10 +2,12 @@
  * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is
  * loaded.
  */
-import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS } from "../config/settings_table.ts";
+import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS, SOURCE_TABLE } from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";
 
-const { configPath, configKey, ...withoutFile } = SETTINGS;
+const { configPath, configKey } = SETTINGS;
+const { configPath: _path, ...sourceWithoutPath } = SOURCE_TABLE;
+const withoutFile = Object.fromEntries(Object.entries(SETTINGS).filter(([name]) => !Object.hasOwn(SOURCE_TABLE, name)));
 const JSON_FLAG = { json: { value: null, help: "Print JSON." } };
 
 /** In the order in which help lists them. */
@@ -44,7 +46,7 @@ export const COMMANDS = {
   test: {
     operand: "[FILE]",
     about: "Run the tests of a configuration; nothing is started or dialled",
-    settings: { configPath, configKey },
+    settings: SOURCE_TABLE,
     flags: {
       only: { value: "TEXT", help: "Run only the tests whose names contain this text." },
       ...JSON_FLAG,
@@ -58,7 +60,7 @@ export const COMMANDS = {
     about:
       "Print which route, plugins and upstreams a request would get, and why; " +
       "with --id what became of one. Nothing is forwarded",
-    settings: { configPath, configKey, ...CLIENT_TABLE },
+    settings: { ...SOURCE_TABLE, ...CLIENT_TABLE },
     flags: {
       header: {
         value: "'Name: value'",
@@ -83,7 +85,7 @@ export const COMMANDS = {
   diff: {
     operand: "OLD NEW",
     about: "Compare two configurations: guards lost, and routes added, removed and changed",
-    settings: { configKey },
+    settings: sourceWithoutPath,
     flags: JSON_FLAG,
     exits: "0 nothing differs, 1 something differs",
     load: async () => (await import("./diff.ts")).diff,

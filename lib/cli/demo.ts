@@ -32,7 +32,7 @@ export const demo: RunCommand = async (given) => {
     issues: given.unknown ?? [],
   });
   if (read.audit !== null) throw new Failure("the demo writes no audit log: leave AUDIT_LOG (--audit-log) out", 2);
-  const settings = { ...read, configPath: "(demo)" };
+  const settings = { ...read, configPath: "(demo)", source: null };
   const log = await openLog(settings);
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {

@@ -3,6 +3,7 @@
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { asksForExport, asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
+import { sourceIn, sourceProblems } from "./source_settings.ts";
 import { certificateRules, messagesOf, portProblems, type Rule } from "./settings_rules.ts";
 import type { AdminSettings, ManagerSettings, Settings, SettingsRead } from "./settings_types.ts";
 import { readValues, startOf } from "./start_settings.ts";
@@ -34,7 +35,7 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
     issues,
   );
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
-  issues.push(...problemsTogether(values, password));
+  issues.push(...problemsTogether(values, password), ...sourceProblems(values));
   // Whoever reads that file would miss the changes.
   if (environment["ADMIN_AUDIT_LOG"])
     issues.push("ADMIN_AUDIT_LOG is gone: set AUDIT_LOG, a file that has the same events, and logins, in a chain");
@@ -79,8 +80,11 @@ function settingsOf(
     probePort: port,
     probeHost,
   } = values;
+  const source = sourceIn(values);
   return {
     ...startOf(values, host),
+    ...(source !== null && { configPath: source.url.name }),
+    source,
     serverCertPath,
     serverKeyPath,
     caCertPath,

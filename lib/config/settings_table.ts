@@ -92,10 +92,34 @@ const {
   logFormat,
 } = START_SETTINGS;
 
+/** How a configuration is asked for whose CONFIG_FILE_PATH is a URL. */
+export const SOURCE_SETTINGS = {
+  sourcePollS: setting(
+    "CONFIG_POLL_S",
+    wholeNumber("SECONDS", 1, 86_400),
+    "10",
+    "With a URL as the configuration: time between two questions for it.",
+  ),
+  sourceTokenPath: optionalSetting("CONFIG_TOKEN_FILE", FILE, "File with a bearer token for its HTTP server."),
+  sourceCaPath: optionalSetting("CONFIG_CA_PATH", FILE, "CA certificate (PEM) that verifies its server."),
+  sourceCertPath: optionalSetting("CONFIG_CERT_PATH", FILE, "Client certificate (PEM) that its server gets."),
+  sourceKeyPath: optionalSetting("CONFIG_KEY_PATH", FILE, "Private key of the client certificate (PEM)."),
+  etcdUser: optionalSetting("ETCD_USER", { ...TEXT, value: "NAME" }, "User of etcd."),
+  etcdPasswordPath: optionalSetting("ETCD_PASSWORD_FILE", FILE, "File with the password of this user."),
+  sourceReadOnly: setting(
+    "CONFIG_READ_ONLY",
+    BOOLEAN,
+    "false",
+    "Write nothing to etcd, where other gateways are told what this one runs.",
+  ),
+};
+
+/** All that a command needs in order to ask for such a configuration. */
+export const SOURCE_TABLE = { configPath, configKey, ...SOURCE_SETTINGS };
+
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
-  configPath,
-  configKey,
+  ...SOURCE_TABLE,
   noTests,
   httpPort,
   httpsPort,

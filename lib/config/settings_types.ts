@@ -2,9 +2,13 @@
  * The runtime settings of a gateway once they have been read.
  */
 import type { LogFormat, LogLevel } from "../base/log.ts";
+import type { SourceUrl } from "./source_url.ts";
 
 export interface Settings {
+  /** Of a file; where there is a `source`, its name, without secrets. */
   readonly configPath: string;
+  /** Null: the configuration is in a file. */
+  readonly source: SourceSettings | null;
   /** Null: the configuration needs no signature. */
   readonly configKeyPath: string | null;
   readonly tests: "run" | "skip";
@@ -46,6 +50,24 @@ export interface Settings {
   readonly metricsExport: MetricsExport | null;
   /** Null: lines of the logs are not sent. */
   readonly logsExport: ExportSettings | null;
+}
+
+/** Where and how a configuration is asked for that is not in a file of this machine. */
+export interface SourceSettings {
+  readonly url: SourceUrl;
+  /** From an answer to the next question, in milliseconds, ± 20 %. */
+  readonly pollMs: number;
+  /** File with a bearer token for HTTP; null: none is sent. It is read at each request. */
+  readonly tokenPath: string | null;
+  /** CA certificates (PEM); null: Node's own list. */
+  readonly caPath: string | null;
+  /** Client certificate and its key (PEM), both or neither. */
+  readonly certPath: string | null;
+  readonly keyPath: string | null;
+  /** Of etcd. Null: it asks for none. */
+  readonly user: { readonly name: string; readonly passwordPath: string } | null;
+  /** Whether nothing is written to etcd. */
+  readonly isReadOnly: boolean;
 }
 
 export interface AdminSettings {

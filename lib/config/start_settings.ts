@@ -38,6 +38,7 @@ export const FILE: Parser<string> = {
   expects: "the path of a file",
   parse: (text) => (isContent(text) ? null : text),
 };
+const CONFIG: Parser<string> = { ...FILE, value: "PATH|URL", expects: "the path of a file, or a URL" };
 export const PORT = wholeNumber("PORT", 0, 65_535);
 const PORT_OR_OFF: Parser<number | "off"> = {
   value: "PORT|off",
@@ -61,7 +62,13 @@ export const HOSTS = list({
 });
 
 export const START_SETTINGS = {
-  configPath: setting("CONFIG_FILE_PATH", FILE, "gw.json", "Configuration file.", "config"),
+  configPath: setting(
+    "CONFIG_FILE_PATH",
+    CONFIG,
+    "gw.json",
+    "Configuration file, or where it is asked for: https://…, or a key in etcd, etcds://….",
+    "config",
+  ),
   configKey: optionalSetting(
     "CONFIG_PUBLIC_KEY",
     FILE,
@@ -116,16 +123,22 @@ const FLAGS: ReadonlySet<string> = new Set(
 );
 /** The beginnings of the variables of all other settings. */
 const FURTHER = new RegExp(
-  String.raw`^(?:ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|` +
-    String.raw`WORKERS$|STATE_DIR$|AUDIT_|SEAL$)`,
+  String.raw`^(?:CONFIG_(?:POLL|TOKEN|CA|CERT|KEY|READ)_|ETCD_|ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|` +
+    String.raw`SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|AUDIT_|SEAL$)`,
 );
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
 export function areOfStart(flags: Flags, environment: Environment = {}): boolean {
   // Something else has to listen then.
   const isOff = (flags["http-port"] ?? environment.HTTP_PORT) === "off";
+  const isUrl = hasScheme(flags.config ?? environment.CONFIG_FILE_PATH);
   const isNamed = Object.keys(environment).some((name) => FURTHER.test(name) && environment[name] !== "");
-  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed && !isOff;
+  return Object.keys(flags).every((flag) => FLAGS.has(flag)) && !isNamed && !isOff && !isUrl;
+}
+
+/** Whether CONFIG_FILE_PATH names a server, see `source_url.ts`, in place of a file. */
+export function hasScheme(configPath: string | true | undefined): boolean {
+  return typeof configPath === "string" && /^[a-z][a-z\d+.-]*:\/\//i.test(configPath);
 }
 
 /** The settings where `areOfStart`. */
@@ -149,6 +162,7 @@ const NOTHING_ELSE = {
     stateDir: null,
     audit: null,
     seal: false,
+    source: null,
   } as const),
   admin: null,
   probe: null,

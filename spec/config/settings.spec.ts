@@ -85,6 +85,7 @@ describe("readSettings", () => {
   it("returns the defaults without flags and variables", () => {
     expect(settings()).toEqual({
       configPath: "gw.json",
+      source: null,
       configKeyPath: null,
       tests: "run",
       serverCertPath: null,
