@@ -280,7 +280,7 @@ const OURS_IF_LATE = new Set([undefined, "ECONNRESET", "EPIPE", "ETIMEDOUT"]);
 /** Files, ports and memory of this machine. */
 const OWN_SHORTAGE = new Set(["EMFILE", "ENFILE", "EADDRNOTAVAIL", "ENOBUFS", "ENOMEM"]);
 
-function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
+export function agentTls(settings: ClientTls | undefined): TlsAgentOptions {
   // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
   const always = { rejectUnauthorized: true };
   if (settings === undefined) return always;

@@ -1,0 +1,154 @@
+/**
+ * A small stand-in of etcd's JSON gateway, for what a real one cannot be made to do: see `spec/peers/etcd.ts` for the
+ * others.
+ */
+import { once } from "node:events";
+import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import https from "node:https";
+import type { AddressInfo } from "node:net";
+import { onTestFinished } from "vitest";
+
+type Json = Record<string, unknown>;
+type Answer = (message: Json, response: ServerResponse, request: IncomingMessage) => unknown;
+
+interface Kv {
+  readonly value: Buffer;
+  readonly mod: number;
+}
+
+/** What several members have in common. */
+export class Cluster {
+  readonly keys = new Map<string, Kv>();
+  id = "42";
+  revision = 1;
+  readonly members: EtcdStandIn[] = [];
+
+  /** In one transaction; null deletes. */
+  put(values: Readonly<Record<string, string | Buffer | null>>): void {
+    this.revision++;
+    const events = Object.entries(values).map(([key, value]) => {
+      if (value === null) this.keys.delete(key);
+      else this.keys.set(key, { value: Buffer.from(value as string), mod: this.revision });
+      const kv = { key: base64(key), mod_revision: String(this.revision), value: base64(value ?? "") };
+      return value === null ? { type: "DELETE", kv } : { kv };
+    });
+    for (const member of this.members) member.send({ result: { header: this.header, events } });
+  }
+
+  get header() {
+    return { cluster_id: this.id, member_id: "1", revision: String(this.revision), raft_term: "2" };
+  }
+}
+
+export interface EtcdStandIn {
+  readonly url: URL;
+  readonly cluster: Cluster;
+  /** Takes the place of an answer, by its path: "/v3/watch". */
+  readonly answers: Map<string, Answer>;
+  /** Paths, in the order in which they were asked. */
+  readonly asked: string[];
+  /** Bodies of requests for watches. */
+  readonly watched: string[];
+  readonly watches: ReadonlySet<ServerResponse>;
+  /** Users and their passwords; null: authentication is off. */
+  users: Record<string, string> | null;
+  /** Tokens that are accepted. */
+  readonly tokens: Set<string>;
+  /** Whether events are sent. */
+  isSilent: boolean;
+  send(line: unknown): void;
+}
+
+export async function etcdStandIn(
+  cluster = new Cluster(),
+  tls: https.ServerOptions | null = null,
+): Promise<EtcdStandIn> {
+  const watches = new Set<ServerResponse>();
+  const answers = new Map<string, Answer>();
+  const listener = (request: IncomingMessage, response: ServerResponse) => {
+    const pieces: Buffer[] = [];
+    request.on("data", (piece: Buffer) => pieces.push(piece));
+    request.on("end", () => {
+      const path = request.url!;
+      const body = Buffer.concat(pieces).toString();
+      standIn.asked.push(path);
+      const own = answers.get(path);
+      const message = path === "/v3/watch" ? {} : (JSON.parse(body) as Json);
+      if (path === "/v3/watch") standIn.watched.push(body);
+      const answer = own === undefined ? answerTo(standIn, path, message, request) : own(message, response, request);
+      if (path === "/v3/watch" && own === undefined && answer === undefined) {
+        watches.add(response);
+        response.on("close", () => watches.delete(response));
+        response.write(`${JSON.stringify({ result: { header: cluster.header, created: true } })}\n`);
+      } else if (answer !== undefined) send(response, answer as Json);
+    });
+  };
+  const server = tls === null ? http.createServer(listener) : https.createServer(tls, listener);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  const standIn: EtcdStandIn = {
+    url: new URL(`${tls === null ? "http" : "https"}://127.0.0.1:${port}`),
+    cluster,
+    answers,
+    asked: [],
+    watched: [],
+    watches,
+    users: null,
+    tokens: new Set(),
+    isSilent: false,
+    send(line) {
+      if (standIn.isSilent) return;
+      for (const watch of watches) watch.write(`${JSON.stringify(line)}\n`);
+    },
+  };
+  cluster.members.push(standIn);
+  return standIn;
+}
+
+/** As etcd 3.4 has them. */
+export const etcdError = (message: string, code: number, status = 400) => ({ error: message, message, code, status });
+
+function send(response: ServerResponse, { status = 200, ...answer }: Json): void {
+  response.writeHead(Number(status), { "Content-Type": "application/json" });
+  response.end(JSON.stringify(answer));
+}
+
+/** Undefined: the answer is a stream. */
+function answerTo(standIn: EtcdStandIn, path: string, message: Json, request: IncomingMessage): unknown {
+  const { cluster, users, tokens } = standIn;
+  if (path === "/v3/auth/authenticate") {
+    if (users === null) return etcdError("etcdserver: authentication is not enabled", 9, 412);
+    if (users[String(message.name)] !== message.password)
+      return etcdError("etcdserver: authentication failed, invalid user ID or password", 3);
+    const token = `token.${tokens.size + 1}`;
+    tokens.add(token);
+    return { header: cluster.header, token };
+  }
+  const { authorization = "" } = request.headers;
+  if (users !== null && authorization === "") return etcdError("etcdserver: user name is empty", 3);
+  if (users !== null && !tokens.has(authorization)) return etcdError("etcdserver: invalid auth token", 16, 401);
+  if (path === "/v3/watch") return undefined;
+  if (path === "/v3/kv/txn") return transaction(cluster, message);
+  throw new Error(`the stand-in has no ${path}`);
+}
+
+function transaction(cluster: Cluster, message: Json): Json {
+  const operations = message.success as { readonly request_range: { readonly key: string; keys_only?: boolean } }[];
+  const responses = operations.map(({ request_range: { key, keys_only: only } }) => {
+    const found = cluster.keys.get(Buffer.from(key, "base64").toString());
+    const header = { revision: String(cluster.revision) };
+    if (found === undefined) return { response_range: { header } };
+    const value = only === true || found.value.length === 0 ? {} : { value: base64(found.value) };
+    return { response_range: { header, kvs: [{ key, mod_revision: String(found.mod), version: "1", ...value }] } };
+  });
+  return { header: cluster.header, succeeded: true, responses };
+}
+
+function base64(text: string | Buffer): string {
+  return Buffer.from(text as string).toString("base64");
+}
