@@ -33,12 +33,14 @@ export class Follower implements Following {
     const { features, reader } = configuration;
     await parseInSlices(source, configuration.snapshot.checked);
     await features.load(source, environment, (path) => files.get(path) ?? readNoFile(path));
-    await features.loaded.callers
-      ?.callerReaderOf(features)
-      .readAhead(source, (path) => files.get(path) ?? readNoFile(path));
+    const { callers, outbound, serverTls } = features.loaded;
+    const readFile = (path: string) => files.get(path) ?? readNoFile(path);
+    await callers?.callerReaderOf(features).readAhead(source, readFile);
+    const given = Array.from(files, ([path, content]) => ({ path, content }));
+    const endReading = await (outbound ?? serverTls)?.readRevocationListsAhead(given, readFile);
     const known = { environment, files };
     const steps = reader.loadSteps(source, { known, before: configuration.snapshot });
-    const read = await inSlices(steps, paced());
+    const read = await inSlices(steps, paced()).finally(endReading);
     this.#prepared = await configuration.compileInSlices(read, { version, during: this.#compiling });
   }
 

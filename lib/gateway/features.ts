@@ -202,6 +202,11 @@ interface RevocationLists {
     log: Log,
     wall: number,
   ): readonly ShownRevocationList[];
+  /** Beside the traffic, so that the next load finds them read, until the function that it resolves with is called. */
+  readRevocationListsAhead(
+    files: Iterable<{ readonly path: string; readonly content: Buffer }>,
+    readFile: (path: string) => Buffer,
+  ): Promise<() => void>;
 }
 
 interface HttpsPort {

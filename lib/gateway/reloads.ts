@@ -3,6 +3,7 @@
  * into force in all threads of the program or in none.
  */
 import { ignore } from "../base/errors.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { parseInSlices, type ConfigSource } from "../config/source.ts";
 import { changeSteps } from "./config_diff.ts";
@@ -165,7 +166,9 @@ export class Reloads {
     if (modules === "to load") await features.loadModules(source, options.environment ?? process.env).catch(ignore);
     this.#isReread = false;
     await features.loaded.callers?.callerReaderOf(features).readAhead(source);
-    const read = await inSlices(reader.loadSteps(source, { before: configuration.snapshot }), paced());
+    const endReading = await this.#readListsAhead();
+    const steps = reader.loadSteps(source, { before: configuration.snapshot });
+    const read = await inSlices(steps, paced()).finally(endReading);
     configuration.validity?.check(read);
     await configuration.runTests(read, "strict");
     // In slices before the configuration is in force: status and log need them at once afterwards.
@@ -231,9 +234,16 @@ export class Reloads {
     for (;;) {
       const { snapshot, inForce } = this.#configuration;
       await parseInSlices(inForce.source, snapshot.checked);
-      const read = await inSlices(this.#rereadSteps(), paced());
+      const endReading = await this.#readListsAhead();
+      const read = await inSlices(this.#rereadSteps(), paced()).finally(endReading);
       if (this.#configuration.snapshot === snapshot) return read;
     }
+  }
+
+  async #readListsAhead(): Promise<(() => void) | undefined> {
+    const { features, snapshot } = this.#configuration;
+    const { outbound, serverTls } = features.loaded;
+    return (outbound ?? serverTls)?.readRevocationListsAhead(snapshot.files, readRegularFile);
   }
 
   *#rereadSteps(): Generator<void, ReadConfig | null> {

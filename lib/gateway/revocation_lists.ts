@@ -1,9 +1,30 @@
 /**
  * What is reported of the revocation lists that a configuration names.
  */
-import { revocationListsIn, type RevocationList } from "../base/crl.ts";
+import { mayHaveLists, readListsAhead, revocationListsIn, type RevocationList } from "../base/crl.ts";
 import type { Log } from "../base/log.ts";
 import type { ShownRevocationList } from "./status.ts";
+
+/**
+ * Reads again those files that had lists, in slices: `loadSteps` would read them in one turn. Files that cannot be read
+ * are left to it. Returns a function that ends the memory of what was read, once it has been loaded.
+ */
+export async function readRevocationListsAhead(
+  files: Iterable<{ readonly path: string; readonly content: Buffer }>,
+  readFile: (path: string) => Buffer,
+): Promise<() => void> {
+  const held: Buffer[] = [];
+  for (const { path, content } of files) {
+    if (!mayHaveLists(content)) continue;
+    try {
+      held.push(readFile(path));
+    } catch {
+      continue;
+    }
+    await readListsAhead(held.at(-1)!);
+  }
+  return () => void held.splice(0);
+}
 
 /** A list that has ended or has not begun is used with a warning: it is the configuration that decides what it does. */
 export function shownRevocationLists(

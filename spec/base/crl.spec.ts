@@ -1,6 +1,12 @@
 import { createPublicKey, X509Certificate } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { revocationListsIn, revocationListsProblem, serialOf } from "../../lib/base/crl.ts";
+import {
+  mayHaveLists,
+  readListsAhead,
+  revocationListsIn,
+  revocationListsProblem,
+  serialOf,
+} from "../../lib/base/crl.ts";
 import { authority, der, extension, integer, pem, type KeyType } from "../support/pki.ts";
 
 const CA = authority("a CA");
@@ -30,6 +36,27 @@ describe("a file of revocation lists", () => {
     const other = read(CA.list({ revoked: [ONE, TWO] }));
     expect(other[0]!.revoked.size).toBe(2);
     expect(read(text)).toBe(lists);
+  });
+
+  it("is read beside the traffic where that is asked for, and is known afterwards", async () => {
+    const revoked = Array.from({ length: 20_000 }, (_none, i) => ({
+      ...ONE,
+      serial: Buffer.from((0x10_00_00 + i).toString(16), "hex"),
+    }));
+    const text = CA.list({ revoked });
+    const ahead = Buffer.from(text);
+    let turns = 0;
+    const timer = setInterval(() => turns++, 0);
+    await readListsAhead(ahead);
+    clearInterval(timer);
+    const lists = revocationListsIn(ahead);
+    expect(lists[0]!.revoked.size).toBe(20_000);
+    expect(revocationListsIn(Buffer.from(text))).toBe(lists);
+    expect(turns).toBeGreaterThan(0);
+    const broken = Buffer.from(CA.list().slice(0, -30));
+    await readListsAhead(broken);
+    expect(revocationListsProblem(broken)).toMatch(/^is not a revocation list/);
+    expect([text, CA.cert].map((each) => mayHaveLists(Buffer.from(each)))).toEqual([true, false]);
   });
 
   it.each<KeyType>(["ec", "rsa", "rsa-pss", "ed25519"])("knows whether its issuer has signed it, with %s", (type) => {

@@ -6,7 +6,8 @@ import tls, { type TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Der, TAG } from "../../lib/base/der.ts";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
-import type { Gateway, TlsFiles } from "../../lib/index.ts";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import type { TlsFiles } from "../../lib/index.ts";
 import { CA as SERVER_CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -41,6 +42,11 @@ function notInDer({ cert, ...others }: Issued): Issued {
 const now = Date.now();
 const NONE = ROOT.list();
 const FIRST = ROOT.list({ revoked: [BAD], from: now - 2 * DAY_MS });
+const OTHERS = Array.from({ length: 20_000 }, (_none, i) => ({
+  ...GOOD,
+  serial: Buffer.from(`7${1_000_001 + i}`, "hex"),
+}));
+const LONG = ROOT.list({ revoked: [BAD, ...OTHERS] });
 const EXPIRED = ROOT.list({ revoked: [BAD], from: now - 2 * DAY_MS, to: now - DAY_MS });
 
 type Row = readonly [what: string, lists: string, shown: Issued, code: string | null, expired?: "allow" | undefined];
@@ -180,6 +186,34 @@ describe("a client certificate", () => {
       expect(await asked(port, BAD)).toEqual(client === "require" ? null : INVALID);
       expect(await asked(port, GOOD)).toEqual([200, undefined]);
       expect(await answer(socket)).toEqual([200, undefined]);
+    });
+
+    it("is looked up in a long list, which each reload reads beside the traffic before it is needed", async () => {
+      const { gateway, port, file, withLists } = await secure(NONE, client);
+      const { configuration, reloads } = Gateway.internalsOf(gateway as Gateway);
+      const { outbound, serverTls } = configuration.features.loaded;
+      const feature = (outbound ?? serverTls)!;
+      const { readRevocationListsAhead } = feature;
+      const turns: number[] = [];
+      Object.assign(feature, {
+        async readRevocationListsAhead(...args: Parameters<typeof readRevocationListsAhead>) {
+          let count = 0;
+          const timer = setInterval(() => count++, 0);
+          const end = await readRevocationListsAhead(...args);
+          clearInterval(timer);
+          turns.push(count);
+          return end;
+        },
+      });
+      onTestFinished(() => void Object.assign(feature, { readRevocationListsAhead }));
+      writeFileSync(file, LONG);
+      expect(await reloads.rereadFilesInAll()).toBe(true);
+      expect(turns[0]).toBeGreaterThan(0);
+      expect(await asked(port, BAD)).toEqual(client === "require" ? null : INVALID);
+      writeFileSync(file, NONE + LONG);
+      await withLists();
+      expect(turns[1]).toBeGreaterThan(0);
+      expect(await asked(port, GOOD)).toEqual([200, undefined]);
     });
 
     it.each(["TLSv1.2", "TLSv1.3"] as const)(
