@@ -9,6 +9,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { faultsOf, visit, soon } from "./browser.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
+import { authority } from "../support/pki.ts";
+import { fileWith } from "../support/process.ts";
 import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
 import {
   endSession,
@@ -216,6 +218,23 @@ describe("the overview", () => {
       environment: { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, HTTPS_PORT: "0" },
     });
     await page.getByText("till.internal (a common name only: browsers refuse it)").waitFor();
+  });
+
+  it("the overview shows when lists of revoked certificates end, the first one first", async () => {
+    const listOf = (name: string, days: number) =>
+      fileWith(authority(name).list({ to: Date.now() + days * 86_400_000 + 3_600_000 }), "ca.crl");
+    const services = [listOf("partners", 30), listOf("suppliers", 2)].map((crl, i) => ({
+      ...{ name: `s${i}`, base_path: `/s${i}`, protocol: "https" as const, tls: { crl } },
+      ...{ upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/" }] },
+    }));
+    const { page, errors } = await shared.openOverview({ services });
+    const lists = page.getByRole("list", { name: "Revocation lists" }).getByRole("listitem");
+    await soon(async () => (await lists.allInnerTexts()).map((text) => text.replace(/\s+/g, " "))).toEqual([
+      "Revocation list of suppliers services.s1.tls.crl Expires in 2 days",
+      "Revocation list of partners services.s0.tls.crl Expires in 30 days",
+    ]);
+    expect(await lists.locator(".badge--warn").count()).toBe(1);
+    expect(errors).toEqual([]);
   });
 
   it("the overview shows a lost connection, and reconnects by itself", async () => {

@@ -86,6 +86,7 @@ export type Status = Omit<View<GatewayStatus>, "uptime_ms" | "warnings"> & {
   readonly warnings: readonly Warning[];
 };
 export type Certificate = Status["certificates"][number];
+export type RevocationList = Status["revocation_lists"][number];
 
 /** GET /gateway/health; in GET /gateway/now when a state in it has changed. */
 export interface Health {

@@ -2,7 +2,7 @@
  * The overview page: first what is wrong, then traffic as statistics and charts, the busiest, slowest and most failing
  * routes, refusals by code, health of upstreams, the last reload, certificates and warnings.
  */
-import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
+import type { Certificate, Health, RevocationList, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
 import { Chart } from "./chart.ts";
 import { el, replace, setText, whenChanged } from "./dom.ts";
 import { ago, counted, listed, milliseconds, moment, number, percent, perSecond, unbroken, until } from "./format.ts";
@@ -24,7 +24,9 @@ import { incidentLine } from "./warnings.ts";
 /** Services whose upstreams are shown; services with problems come first. */
 const MAX_SERVICES = 24;
 const MAX_UPSTREAMS = 16;
+/** Of certificates, and of revocation lists, which are made anew every few days. */
 const SOON_MS = 14 * 86_400_000;
+const LIST_SOON_MS = 3 * 86_400_000;
 /** Statistics arrive each second; older ones show their age. */
 const FRESH_MS = 5000;
 
@@ -246,25 +248,32 @@ function reloadCard(): Part<[Status | null]> {
   };
 }
 
+/** Gateways before 0.3 report no revocation lists. */
+type ShownCertificates = Pick<Status, "certificates" | "acme"> & {
+  readonly revocation_lists?: readonly RevocationList[];
+};
+
 function certificateCard(): Part<[Status | null, number]> {
   const body = el("div", {}, loading("the certificates"));
   const draw = whenChanged(
-    ({ certificates, acme }: Pick<Status, "certificates" | "acme">, now: number) => {
-      const list = [...certificates].sort((a, b) => Date.parse(a.not_after) - Date.parse(b.not_after));
+    ({ certificates, acme, revocation_lists: lists = [] }: ShownCertificates, now: number) => {
+      const list = [...certificates].sort(byEnd);
       const awaited = (acme?.hosts ?? []).filter(({ not_after: end }) => end === null);
       const rows = [...awaited.map(awaitedRow), ...list.map((each) => certificateRow(each, now))];
+      const ofLists = [...lists].sort(byEnd).map((each) => revocationListRow(each, now));
       const failed = acme?.error ?? null;
       replace(
         body,
         rows.length === 0
           ? el("p", { class: "muted" }, "None: the gateway accepts plain HTTP only.")
           : el("ul", { class: "list" }, ...rows),
+        ofLists.length > 0 && el("ul", { class: "list", "aria-label": "Revocation lists" }, ...ofLists),
         failed !== null && el("p", { class: "muted" }, `The last order has failed: ${failed}`),
       );
     },
     // Its text has whole days.
-    ({ certificates, acme }, now) => [
-      certificates.map((each) => [each, until(each.not_after, now)]),
+    ({ certificates, acme, revocation_lists: lists = [] }, now) => [
+      [...certificates, ...lists].map((each) => [each, until(each.not_after, now)]),
       acme?.hosts,
       acme?.error,
     ],
@@ -273,6 +282,10 @@ function certificateCard(): Part<[Status | null, number]> {
     node: card("Certificates", null, body),
     update: (status, now) => status !== null && draw(status, now),
   };
+}
+
+function byEnd(a: { readonly not_after: string }, b: { readonly not_after: string }): number {
+  return Date.parse(a.not_after) - Date.parse(b.not_after);
 }
 
 /** A host of `global.acme` that has no certificate yet. */
@@ -294,26 +307,32 @@ function certificateRow(
   { where, names, common_name: commonName, not_after: end }: Certificate,
   now: number,
 ): HTMLElement {
+  const name =
+    names.length > 0
+      ? listed(names, 4)
+      : commonName === null
+        ? "no names"
+        : `${commonName} (a common name only: browsers refuse it)`;
+  return rowWithEnd(name, where, end, { now, soonMs: SOON_MS });
+}
+
+function revocationListRow({ where, issuer, not_after: end }: RevocationList, now: number): HTMLElement {
+  return rowWithEnd(`Revocation list of ${issuer ?? "a CA without a name"}`, where, end, { now, soonMs: LIST_SOON_MS });
+}
+
+function rowWithEnd(
+  name: string,
+  where: string,
+  end: string,
+  { now, soonMs }: { readonly now: number; readonly soonMs: number },
+): HTMLElement {
   const left = Date.parse(end) - now;
-  const tone = left <= 0 ? "bad" : left < SOON_MS ? "warn" : "good";
+  const tone = left <= 0 ? "bad" : left < soonMs ? "warn" : "good";
   const text = left <= 0 ? `Expired ${ago(end, now)}` : `Expires ${until(end, now)}`;
   return el(
     "li",
     { class: "certificate" },
-    el(
-      "div",
-      {},
-      el(
-        "div",
-        { class: "certificate__names" },
-        names.length > 0
-          ? listed(names, 4)
-          : commonName === null
-            ? "no names"
-            : `${commonName} (a common name only: browsers refuse it)`,
-      ),
-      el("div", { class: "muted" }, where),
-    ),
+    el("div", {}, el("div", { class: "certificate__names" }, name), el("div", { class: "muted" }, where)),
     fixedBadge(tone, text, moment(end)),
   );
 }
