@@ -2,7 +2,14 @@
  * The commands: what help says of each, its flags, and where its code is. Only the code of the command that runs is
  * loaded.
  */
-import { CLIENT_TABLE, HEALTHCHECK_TABLE, MANAGER_TABLE, SETTINGS, SOURCE_TABLE } from "../config/settings_table.ts";
+import {
+  CLIENT_TABLE,
+  ETCD_TABLE,
+  HEALTHCHECK_TABLE,
+  MANAGER_TABLE,
+  SETTINGS,
+  SOURCE_TABLE,
+} from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";
 
 const { configPath, configKey } = SETTINGS;
@@ -105,6 +112,19 @@ export const COMMANDS = {
     },
     exits: "0 nothing differs, 1 something differs, or one version refuses the configuration",
     load: async () => (await import("./compare.ts")).compareVersions,
+  },
+  fleet: {
+    operand: "URL",
+    about: "Print what the gateways of a configuration in etcd run, and which have refused it; or wait for them",
+    settings: ETCD_TABLE,
+    flags: {
+      wait: { value: "DIGEST", help: "Wait until all gateways run this configuration." },
+      timeout: { value: "SECONDS", help: "The longest time for --wait. Default 60." },
+      ...JSON_FLAG,
+    },
+    remedy: "name the key, as CONFIG_FILE_PATH of the gateways has it: etcd://HOST:2379/KEY",
+    exits: "0 printed, or all run it; 1 one has refused it, the time is over, or etcd cannot be asked",
+    load: async () => (await import("./fleet.ts")).fleet,
   },
   acme: {
     operand: "rollover",

@@ -117,6 +117,10 @@ export const SOURCE_SETTINGS = {
 /** All that a command needs in order to ask for such a configuration. */
 export const SOURCE_TABLE = { configPath, configKey, ...SOURCE_SETTINGS };
 
+const { sourceCaPath, sourceCertPath, sourceKeyPath, etcdUser, etcdPasswordPath } = SOURCE_SETTINGS;
+/** For commands that ask etcd for what is not a configuration, or write to it. */
+export const ETCD_TABLE = { sourceCaPath, sourceCertPath, sourceKeyPath, etcdUser, etcdPasswordPath };
+
 /** Every setting, in the order in which help and README list them. */
 export const SETTINGS = {
   ...SOURCE_TABLE,

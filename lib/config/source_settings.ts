@@ -9,21 +9,25 @@ import { sourceUrl, type SourceUrl } from "./source_url.ts";
 
 type Read = ReadOf<typeof SOURCE_TABLE>;
 
-/** For commands, which name a file or a URL: other settings in the environment are ignored. Null: it is a file. */
+/**
+ * For commands, which name a file or a URL: other settings in the environment are ignored. Null: it is a file. `use`:
+ * "none": no configuration from there comes into force.
+ */
 export function readSourceSettings(
   named: string,
   flags: Flags,
   environment: Environment,
+  use: "configuration" | "none" = "configuration",
 ): SettingsRead<SourceSettings | null> {
   if (!hasScheme(named)) return { ok: true, settings: null };
   const issues: string[] = [];
   const values = readValues(SOURCE_TABLE, { ...flags, config: named }, environment, issues);
-  issues.push(...sourceProblems(values));
+  issues.push(...sourceProblems(values, use));
   return issues.length > 0 ? { ok: false, issues } : { ok: true, settings: sourceIn(values) };
 }
 
 /** One sentence for each mistake. */
-export function sourceProblems(values: Read): string[] {
+export function sourceProblems(values: Read, use: "configuration" | "none" = "configuration"): string[] {
   const { configPath: named, configKey: key, sourceTokenPath: token, sourceCaPath: ca } = values;
   const { sourceCertPath, sourceKeyPath, etcdUser: user, etcdPasswordPath: password, sourceReadOnly } = values;
   const url = named !== null && hasScheme(named) ? sourceUrl(named) : null;
@@ -34,7 +38,7 @@ export function sourceProblems(values: Read): string[] {
   const of = (schemes: string) => `needs a CONFIG_FILE_PATH (--config) that starts with ${schemes}`;
   const rules: Rule[] = [
     [
-      url !== null && !isSecure && !url.isLocal && key === null,
+      use === "configuration" && url !== null && !isSecure && !url.isLocal && key === null,
       `CONFIG_FILE_PATH (--config) starts with ${url?.scheme}://, and whoever is between could replace the ` +
         `configuration: use ${url?.scheme}s://, or sign it, and set CONFIG_PUBLIC_KEY`,
     ],

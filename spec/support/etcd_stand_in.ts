@@ -14,6 +14,7 @@ type Answer = (message: Json, response: ServerResponse, request: IncomingMessage
 interface Kv {
   readonly value: Buffer;
   readonly mod: number;
+  readonly lease?: string;
 }
 
 /** What several members have in common. */
@@ -22,6 +23,7 @@ export class Cluster {
   id = "42";
   revision = 1;
   readonly members: EtcdStandIn[] = [];
+  readonly leases = new Set<string>();
 
   /** In one transaction; null deletes. */
   put(values: Readonly<Record<string, string | Buffer | null>>): void {
@@ -57,6 +59,8 @@ export interface EtcdStandIn {
   /** Whether events are sent. */
   isSilent: boolean;
   send(line: unknown): void;
+  /** What it answers by itself. */
+  answer(path: string, message: Json): unknown;
 }
 
 export async function etcdStandIn(
@@ -101,6 +105,7 @@ export async function etcdStandIn(
     users: null,
     tokens: new Set(),
     isSilent: false,
+    answer: (path, message) => answerTo(standIn, path, message, null),
     send(line) {
       if (standIn.isSilent) return;
       for (const watch of watches) watch.write(`${JSON.stringify(line)}\n`);
@@ -119,7 +124,7 @@ function send(response: ServerResponse, { status = 200, ...answer }: Json): void
 }
 
 /** Undefined: the answer is a stream. */
-function answerTo(standIn: EtcdStandIn, path: string, message: Json, request: IncomingMessage): unknown {
+function answerTo(standIn: EtcdStandIn, path: string, message: Json, request: IncomingMessage | null): unknown {
   const { cluster, users, tokens } = standIn;
   if (path === "/v3/auth/authenticate") {
     if (users === null) return etcdError("etcdserver: authentication is not enabled", 9, 412);
@@ -129,19 +134,79 @@ function answerTo(standIn: EtcdStandIn, path: string, message: Json, request: In
     tokens.add(token);
     return { header: cluster.header, token };
   }
-  const { authorization = "" } = request.headers;
+  const { authorization = "" } = request?.headers ?? {};
   if (users !== null && authorization === "") return etcdError("etcdserver: user name is empty", 3);
   if (users !== null && !tokens.has(authorization)) return etcdError("etcdserver: invalid auth token", 16, 401);
   if (path === "/v3/watch") return undefined;
-  if (path === "/v3/kv/txn") return transaction(cluster, message);
+  if (path === "/v3/kv/txn") return transaction(cluster, message as unknown as Transaction);
+  if (path === "/v3/kv/put") return put(cluster, message as unknown as Put);
+  if (path === "/v3/kv/range") return range(cluster, message);
+  if (path === "/v3/lease/grant") {
+    const lease = String(1000 + cluster.revision + cluster.leases.size);
+    cluster.leases.add(lease);
+    return { header: cluster.header, ID: lease, TTL: message.TTL };
+  }
+  const lease = String(message.ID);
+  const isThere = cluster.leases.has(lease);
+  if (path === "/v3/lease/keepalive")
+    return { result: { header: cluster.header, ID: lease, ...(isThere && { TTL: "30" }) } };
+  if (path === "/v3/lease/revoke") {
+    if (!isThere) return etcdError("etcdserver: requested lease not found", 5, 404);
+    endLease(cluster, lease);
+    return { header: cluster.header };
+  }
   throw new Error(`the stand-in has no ${path}`);
 }
 
-function transaction(cluster: Cluster, message: Json): Json {
-  const operations = message.success as { readonly request_range: { readonly key: string; keys_only?: boolean } }[];
-  const responses = operations.map(({ request_range: { key, keys_only: only } }) => {
-    const found = cluster.keys.get(Buffer.from(key, "base64").toString());
+interface Put {
+  readonly key: string;
+  readonly value: string;
+  readonly lease?: string;
+}
+
+function put(cluster: Cluster, { key, value, lease }: Put): Json {
+  if (lease !== undefined && !cluster.leases.has(lease))
+    return etcdError("etcdserver: requested lease not found", 5, 404);
+  const name = Buffer.from(key, "base64").toString();
+  cluster.put({ [name]: Buffer.from(value, "base64") });
+  cluster.keys.set(name, { ...cluster.keys.get(name)!, ...(lease !== undefined && { lease }) });
+  return { header: cluster.header };
+}
+
+/** As after its time, or when it is revoked. */
+export function endLease(cluster: Cluster, lease: string): void {
+  cluster.leases.delete(lease);
+  for (const [key, kv] of cluster.keys) if (kv.lease === lease) cluster.put({ [key]: null });
+}
+
+function range(cluster: Cluster, message: Json): Json {
+  const [from, to] = [message.key, message.range_end].map((key) => Buffer.from(String(key), "base64").toString());
+  const kvs = [...cluster.keys]
+    .filter(([key]) => key >= from! && key < to!)
+    .map(([key, { value, mod }]) => ({ key: base64(key), mod_revision: String(mod), value: base64(value) }));
+  return { header: cluster.header, ...(kvs.length > 0 && { kvs, count: String(kvs.length) }) };
+}
+
+interface Transaction {
+  readonly compare?: readonly { readonly key: string; readonly mod_revision: string }[];
+  readonly success: readonly {
+    readonly request_range?: { readonly key: string; readonly keys_only?: boolean };
+    readonly request_put?: Put;
+  }[];
+}
+
+/** Of reads, or of writes. */
+function transaction(cluster: Cluster, { compare = [], success }: Transaction): Json {
+  const nameOf = (key: string) => Buffer.from(key, "base64").toString();
+  const isTrue = compare.every(({ key, mod_revision: mod }) => String(cluster.keys.get(nameOf(key))?.mod ?? 0) === mod);
+  if (!isTrue) return { header: cluster.header };
+  const puts = success.flatMap(({ request_put: put }) => put ?? []);
+  if (puts.length > 0)
+    cluster.put(Object.fromEntries(puts.map(({ key, value }) => [nameOf(key), Buffer.from(value, "base64")])));
+  const responses = success.map(({ request_range: { key, keys_only: only } = { key: "" } }) => {
     const header = { revision: String(cluster.revision) };
+    if (key === "") return { response_put: { header } };
+    const found = cluster.keys.get(nameOf(key));
     if (found === undefined) return { response_range: { header } };
     const value = only === true || found.value.length === 0 ? {} : { value: base64(found.value) };
     return { response_range: { header, kvs: [{ key, mod_revision: String(found.mod), version: "1", ...value }] } };

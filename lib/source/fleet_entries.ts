@@ -1,0 +1,75 @@
+/**
+ * Who runs what: the entries that gateways keep in etcd below the key of their configuration.
+ */
+import { isObject } from "../json_schema/values.ts";
+import type { EtcdCallOptions, EtcdClient } from "./etcd_client.ts";
+import { base64, entriesBelow, keyValues } from "./etcd_keys.ts";
+
+/** As JSON in its entry. Whoever may write there can lie. */
+export interface FleetEntry {
+  /** The host and the first port for traffic: "web-1:8008". */
+  readonly name: string;
+  readonly host: string;
+  readonly version: string;
+  /** Of the configuration in force. */
+  readonly digest: string;
+  /** When it came into force: "2026-05-04T03:02:01.000Z". */
+  readonly since: string;
+  readonly ready: boolean;
+  /** The text that is published, where the gateway has refused it. */
+  readonly refused?: { readonly digest: string | null; readonly at: string; readonly reason: string };
+}
+
+/** `entry`: null: it is not of the form. */
+export interface ListedEntry {
+  readonly id: string;
+  readonly entry: FleetEntry | null;
+}
+
+/** In the order of names. At most 10,000. Rejects with an `EtcdFailure`. */
+export async function fleetEntries(
+  client: EtcdClient,
+  key: string,
+  options: EtcdCallOptions = {},
+): Promise<ListedEntry[]> {
+  const prefix = entriesBelow(key);
+  // Every key that begins with the prefix: up to the prefix whose last byte is the next one. "/" is below "0".
+  const end = `${prefix.slice(0, -1)}0`;
+  const range = { key: base64(prefix), range_end: base64(end), limit: String(MAX_ENTRIES) };
+  const answer = await client.call("/v3/kv/range", range, { maxBytes: MAX_BYTES, ...options });
+  const listed = keyValues(answer).map(({ key: name, state }) => ({
+    id: name.slice(prefix.length),
+    entry: entryIn(state("texts").value!),
+  }));
+  return listed.sort((a, b) => order(a.entry?.name ?? "", b.entry?.name ?? "") || order(a.id, b.id));
+}
+
+function order(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function entryIn(content: Buffer): FleetEntry | null {
+  try {
+    const value: unknown = JSON.parse(content.toString());
+    return isEntry(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+function isEntry(value: unknown): value is FleetEntry {
+  if (!isObject(value)) return false;
+  const { name, host, version, digest, since, ready, refused } = value;
+  const hasTexts = [name, host, version, digest, since].every((text) => isText(text));
+  if (!hasTexts || typeof ready !== "boolean") return false;
+  if (refused === undefined) return true;
+  return isObject(refused) && isText(refused.at) && isText(refused.reason) && isText(refused.digest ?? "");
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string" && value.length <= MAX_TEXT;
+}
+
+const MAX_ENTRIES = 10_000;
+const MAX_BYTES = 16 * 1024 * 1024;
+const MAX_TEXT = 2_000;
