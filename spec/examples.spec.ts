@@ -168,6 +168,7 @@ describe("examples", () => {
         ...found(read("examples/docker/compose.yaml"), /^ {6}((?!GF_|ECHO_)[A-Z]\w+): /gm),
         ...assignments.map((assignment) => assignment.split("=", 1)[0]!),
         ...[...read("examples/kubernetes/edge-gateway.yaml").matchAll(/\bname: ([A-Z]\w+)/g)].map((match) => match[1]!),
+        ...found(read("examples/docker/fleet.yaml"), /^ {4}([A-Z]\w+): /gm),
       ];
       expect(set).toEqual(
         expect.arrayContaining([
@@ -191,8 +192,10 @@ describe("examples", () => {
     const texts = [
       "docker/Dockerfile",
       "docker/compose.yaml",
+      "docker/fleet.yaml",
       "systemd/edge-gateway.service",
       "kubernetes/edge-gateway.yaml",
+      "kubernetes/fleet.yaml",
     ].map((name) => read(`examples/${name}`));
     expect(texts.join("\n")).not.toMatch(/\b(ADMIN|MANAGER)_HOST\b/);
   });
@@ -251,7 +254,7 @@ describe("examples", () => {
 });
 
 describe("the version", () => {
-  it("the version is the same in package.json, package-lock.json, the Kubernetes example and the documents", () => {
+  it("the version is the same in package.json, package-lock.json, the Kubernetes examples and the documents", () => {
     const lock = JSON.parse(read("package-lock.json")) as {
       version: string;
       packages: Record<string, { version?: string }>;
@@ -259,9 +262,13 @@ describe("the version", () => {
     const shown = documents.flatMap(({ text }) =>
       found(text, /(?:edge-gateway[- :]|"version":")(\d+\.\d+\.\d+(?:-dev)?)\b/g),
     );
-    const image = /image: edge-gateway:(\S+)/.exec(read("examples/kubernetes/edge-gateway.yaml"))?.[1];
+    const images = ["edge-gateway", "fleet"].map(
+      (name) => /image: edge-gateway:(\S+)/.exec(read(`examples/kubernetes/${name}.yaml`))?.[1],
+    );
     expect(shown.length).toBeGreaterThan(2);
-    expect([lock.version, lock.packages[""]!.version, image, ...shown].filter((each) => each !== version)).toEqual([]);
+    expect([lock.version, lock.packages[""]!.version, ...images, ...shown].filter((each) => each !== version)).toEqual(
+      [],
+    );
   });
 
   it(

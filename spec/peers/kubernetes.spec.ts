@@ -1,30 +1,13 @@
 /**
  * The Kubernetes example against the API's own types, and against the program: its settings, ports and configuration.
  */
-import { spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { readSettings } from "../../lib/config/settings.ts";
 import type { ConfigInput } from "../../lib/index.ts";
-import { read, root } from "../support/documents.ts";
-import { emptyFolder } from "./built.ts";
-import { readYaml } from "./yaml.ts";
+import { read } from "../support/documents.ts";
+import { manifestsOf, typeErrors, type Manifest } from "./manifests.ts";
 
 const FILE = "examples/kubernetes/edge-gateway.yaml";
-/** Where kubernetes-types has the types of an API version. */
-const MODULES: Readonly<Record<string, string>> = {
-  v1: "core/v1",
-  "apps/v1": "apps/v1",
-  "policy/v1": "policy/v1",
-  "networking.k8s.io/v1": "networking/v1",
-};
-
-interface Manifest {
-  readonly apiVersion: string;
-  readonly kind: string;
-}
-
 /**
  * The parts that are compared here; whether the manifests have the types of the API is checked with the types of
  * `kubernetes-types`.
@@ -58,7 +41,7 @@ interface Passage {
   readonly ports: readonly { readonly port: string | number }[];
 }
 
-const manifests = readYaml(read(FILE)) as Manifest[];
+const manifests = manifestsOf(FILE);
 const deployment = ofKind<{ selector: Selector; template: { metadata: { labels: Labels }; spec: Pod } }>("Deployment");
 const service = ofKind<{ selector: Labels; ports: readonly { targetPort: string }[] }>("Service");
 const policy = ofKind<{
@@ -78,35 +61,6 @@ const config = JSON.parse(written.data["gw.json"]!) as ConfigInput;
 /** The specification of the manifest of this kind. */
 function ofKind<T>(kind: string): T {
   return (manifests.find((each) => each.kind === kind) as unknown as { readonly spec: T }).spec;
-}
-
-/**
- * What the compiler says about the manifests as values of the API's types: a field that the API does not have, a
- * missing one, a wrong type.
- */
-function typeErrors(values: readonly Manifest[]): string[] {
-  const lines = values.flatMap((value, i) => [
-    `import type { ${value.kind} as T${i} } from ` +
-      `${JSON.stringify(`${root}/spec/peers/node_modules/kubernetes-types/${MODULES[value.apiVersion]}`)};`,
-    `export const value${i}: T${i} = ${JSON.stringify(value)};`,
-  ]);
-  const file = join(emptyFolder(), "manifests.ts");
-  writeFileSync(file, lines.join("\n"));
-  const flags = [
-    "--ignoreConfig",
-    "--noEmit",
-    "--strict",
-    "--module",
-    "esnext",
-    "--moduleResolution",
-    "bundler",
-    "--types",
-    "",
-  ];
-  const { stdout } = spawnSync(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), ...flags, file], {
-    encoding: "utf8",
-  });
-  return stdout.split("\n").filter((line) => line.includes("error"));
 }
 
 describe("the Kubernetes example", () => {
