@@ -10,7 +10,17 @@ import { withAllFeatures } from "./features/all.ts";
 
 export interface GatewayOptions extends Omit<
   CompleteOptions,
-  "modules" | "source" | "https" | "acme" | "state" | "seen" | "takenOut" | "audit" | "asked" | "areDurationsSent"
+  | "modules"
+  | "source"
+  | "textSource"
+  | "https"
+  | "acme"
+  | "state"
+  | "seen"
+  | "takenOut"
+  | "audit"
+  | "asked"
+  | "areDurationsSent"
 > {
   /** The result of `loadPluginModules` for the same configuration; needed where it has `global.plugin_modules`. */
   readonly modules?: PluginModules;

@@ -39,7 +39,14 @@ export async function reloadRequest(
       : answerPosted(inbound, texts, (text) => tried(text.length === 0 ? null : text));
   }
   log.info("reload requested over the admin interface", fields);
-  const reloaded = await reload(undefined, { user, ...fields });
+  const reloaded = await reload(undefined, { user, ...fields }).catch((error: unknown) => {
+    if (error instanceof Fault && error.code === "source_unreachable") return error;
+    throw error;
+  });
+  if (reloaded instanceof Fault) {
+    const detail = `${reloaded.message}. Configuration ${gateway.status.digest} stays in force.`;
+    return problem(call, reloaded.code, { detail, members: { digest: gateway.status.digest } });
+  }
   const { digest } = reloaded;
   if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changed, changes: reloaded.changes });
   const detail = `Configuration ${digest} stays in force.`;

@@ -60,6 +60,7 @@ export const ERRORS = Object.freeze({
   upstream_reset: upstream(502, "The upstream closed the connection"),
   upstream_invalid: upstream(502, "The upstream sent an invalid response"),
   upstream_unavailable: upstream(503, "No upstream is available"),
+  source_unreachable: gateway(503, "The source of the configuration does not answer"),
   audit_unavailable: gateway(503, "The audit log cannot be written"),
   auth_unavailable: gateway(503, "The authorization of the request could not be checked"),
   limiter_unavailable: gateway(503, "The rate limit of the request could not be checked"),

@@ -62,7 +62,7 @@ export function announce(started: Started, settings: Settings, log: Log): void {
       ["probes", probes],
       ["manager", manager],
       ["workers", workers === 1 ? "" : `${workers}, which share the ports and all limits`],
-      ["reload", `when the file changes, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],
+      ["reload", `${whenOf(settings)}, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],
       ["traces", traces === undefined ? "" : `to ${traces}, ${tracing!.sampler}`],
     ];
     const lines = rows.map(([name, text]) => (text === "" ? "" : `  ${name.padEnd(9)}${text}\n`));
@@ -74,6 +74,12 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   const proxies = PROXIES.flatMap((name) => [name, name.toLowerCase()]).filter((name) => process.env[name]);
   if (proxies.length > 0) log.warn(`proxies of the environment are not used: ${proxies.join(", ")}`);
   features.loaded.http2?.warnOfNode({ ...snapshot.config, https }, log);
+}
+
+function whenOf({ source }: Settings): string {
+  return source === null
+    ? "when the file changes"
+    : `when the source has another text, asked every ${source.pollMs / 1000} s`;
 }
 
 /** Variables that other programs read; whoever sets them may expect it here. */

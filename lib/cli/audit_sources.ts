@@ -2,7 +2,7 @@
  * Collects what a gateway can do from its checked configuration and its settings, for `edge-gateway audit`.
  */
 import { isIP } from "node:net";
-import { dirname, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { Destination } from "../base/egress.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import { destinationOf } from "../base/url_destination.ts";
@@ -12,6 +12,7 @@ import type { Settings } from "../config/settings_types.ts";
 import { SETTINGS } from "../config/settings_table.ts";
 import { areOfStart, type Flags } from "../config/start_settings.ts";
 import { referencesIn } from "../config/references.ts";
+import { folderOf } from "../config/source.ts";
 import { maskedConfig, withoutDigests } from "../config/masked.ts";
 import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/all_destinations.ts";
@@ -217,7 +218,7 @@ function secretsOfSettings({ serverKeyPath, admin }: Settings, flags: Flags): st
  * what is written.
  */
 function secretsOf({ source, inputs, valid }: ReadConfig): string[] {
-  const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
+  const folder = folderOf(source) ?? "/";
   const found: string[] = [];
   const visit = (written: Json, masked: Json, at: readonly (string | number)[]) => {
     if (typeof written === "string") {

@@ -219,9 +219,9 @@ export async function openCandidate(
   file: string,
   keyFile: string | undefined,
   seen: Kept<Seen> | null = null,
-  beside: Pick<ConfigurationOptions, "https" | "acme"> = {},
+  beside: Pick<ConfigurationOptions, "https" | "acme" | "textSource" | "tests"> = {},
 ): Promise<Candidate> {
-  const modules = await loadPluginModules(file, process.env, keyFile);
+  const modules = await loadPluginModules(file, process.env, keyFile, beside.textSource);
   const further = { acme: "checked" as const, ...beside, ...(keyFile !== undefined && { configKeyFile: keyFile }) };
   try {
     return new Candidate({ configFile: file, seen, modules, ...further });

@@ -21,6 +21,10 @@ export const ON_DEMAND = {
   stateDir: () => import("./state_dir.ts"),
   /** What keeps certificates of `global.acme`. */
   acme: () => import("./kept_certificates.ts"),
+  /** A configuration from a URL, and who is asked for it. */
+  remoteConfig: () => import("./remote_config.ts"),
+  httpSource: () => import("../source/http_text_server.ts"),
+  etcdSource: () => import("../source/etcd_server.ts"),
   decisionFile: () => import("../observe/decision_file.ts"),
   auditLog: () => import("./audit_log.ts"),
   seal: () => import("./seal.ts"),
@@ -56,6 +60,7 @@ export type Named = readonly (keyof typeof ON_DEMAND)[];
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf(settings: Settings): Named {
   const { admin, probe, manager, metricsExport, logsExport, workers, needHttps, stateDir, audit, seal } = settings;
+  const scheme = settings.source?.url.scheme;
   return namesOf({
     serverTls: needHttps,
     admin: admin !== null,
@@ -68,6 +73,9 @@ export function onDemandOf(settings: Settings): Named {
     logsExport: logsExport !== null,
     workers: workers !== 1,
     stateDir: stateDir !== null,
+    remoteConfig: scheme !== undefined,
+    httpSource: scheme === "http" || scheme === "https",
+    etcdSource: scheme === "etcd" || scheme === "etcds",
     decisionFile: stateDir !== null && admin !== null,
     auditLog: audit !== null,
     seal,

@@ -3,13 +3,14 @@
  * and ends on a signal.
  */
 import { systemClock, waitAtMost } from "../base/clock.ts";
-import { ignore, messageOf } from "../base/errors.ts";
+import { Fault, ignore, messageOf } from "../base/errors.ts";
 import { withoutGrowth, withoutOptimizing } from "../base/heap_growth.ts";
 import type { Log } from "../base/log.ts";
 import { holdToStart, manifestProblem } from "../base/own_code.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { withSignature } from "../config/source.ts";
 import type { Flags } from "../config/start_settings.ts";
+import type { TextSource } from "../config/text_source.ts";
 import { watchFiles } from "../config/watch.ts";
 import { answerForThread } from "../gateway/faults.ts";
 import { ConfigError, GatewayCore } from "../gateway/gateway.ts";
@@ -65,11 +66,19 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
         log.error("a signal, or a change of a file, has led to an error", { error: messageOf(error, "stack") }),
       );
   const startedAt = Date.now();
-  const { followFiles, reloadAll, close } = reloadOnChange(settings, tls, whenStarted, log);
+  const remote =
+    settings.source === null
+      ? null
+      : await (await ON_DEMAND.remoteConfig()).RemoteConfig.open(settings, settings.source, log, ON_DEMAND);
+  const textSource = remote?.source ?? null;
+  const { followFiles, reloadAll, onSource, close } = reloadOnChange({ settings, tls, textSource }, whenStarted, log);
   const onHangup = whenStarted((started) => {
     // Under Node's permission model SIGUSR1 does not arrive.
     started.gateway.reopenAccessLog();
-    return reloadAll(started, { by: "signal" });
+    return reloadAll(started, { by: "signal" }).catch((error: unknown) => {
+      if (!(error instanceof Fault)) throw error;
+      log.error(`no reload, configuration ${started.gateway.digest} stays in force`, { error: error.message });
+    });
   });
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
@@ -80,6 +89,7 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     configFile,
     tests: settings.tests,
     ...(configKeyPath !== null && { configKeyFile: configKeyPath }),
+    ...(remote && { textSource: remote.source, probes: remote.probes }),
     ...(sockets && { sockets }),
     accessLog: (lines: string) => output.write(lines),
   };
@@ -95,21 +105,24 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
-  const starting: Promise<Started> = withoutGrowth(() =>
-    withoutOptimizing(() =>
-      start(
-        settings,
-        {
-          ...options,
-          reload: async (replacement, who) => reloadAll(await starting, { by: "admin", ...who }, replacement),
-          onListen,
-        },
-        log,
+  const begin = () =>
+    withoutGrowth(() =>
+      withoutOptimizing(() =>
+        start(
+          settings,
+          {
+            ...options,
+            reload: async (replacement, who) => reloadAll(await starting, { by: "admin", ...who }, replacement),
+            onListen,
+          },
+          log,
+        ),
       ),
-    ),
-  );
+    );
+  const starting: Promise<Started> = remote === null ? begin() : remote.arrive(onSource).then(begin);
   try {
     started = await starting;
+    remote?.follow(started);
     holdToStart();
     followFiles(started, startedAt);
     audit?.applied({ by: "start" }, null, inForce(started));
@@ -120,6 +133,8 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     return code;
   } finally {
     close();
+    remote?.close();
+    if (started === null) await remote?.probes?.server.close();
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
     stopAnswering();
   }
@@ -137,16 +152,10 @@ type WhenStarted = (act: (started: Started) => unknown) => () => void;
  * Watches the configuration and all files that it and the settings name, from before they are read: no change during
  * the start is missed.
  */
-function reloadOnChange(
-  settings: Settings,
-  tls: Awaited<ReturnType<typeof ON_DEMAND.serverTls>> | null,
-  whenStarted: WhenStarted,
-  log: Log,
-) {
-  const reloadingFiles = (documents: readonly string[]) => [
-    ...withSignature(settings.configPath, settings.configKeyPath),
-    ...documents,
-  ];
+function reloadOnChange({ settings, tls, textSource }: Watched, whenStarted: WhenStarted, log: Log) {
+  const { configPath, configKeyPath } = settings;
+  const own = textSource === null ? withSignature(configPath, configKeyPath) : (configKeyPath ?? []);
+  const reloadingFiles = (documents: readonly string[]) => [own, documents].flat();
   const renewTls = tls?.createTlsRenewal(settings, log);
   const renew = (started: Started) => {
     renewTls?.(started);
@@ -176,8 +185,11 @@ function reloadOnChange(
     return withoutGrowth(() => reloadFrom(started.gateway, asked, settings, log, onEnd, written));
   };
   /** The configuration, and every file that it or the settings name. */
-  const reloadAll = (started: Started, asked: AskedBy, replacement?: Replacement) => {
+  const reloadAll = async (started: Started, asked: AskedBy, replacement?: Replacement) => {
     renew(started);
+    await textSource?.refresh().catch((error: unknown) => {
+      throw new Fault("source_unreachable", messageOf(error));
+    });
     return reload(started, asked, replacement);
   };
   const ofSettings = watchFiles(whenStarted(renew));
@@ -196,5 +208,14 @@ function reloadOnChange(
   const reloading = watchFiles(whenStarted((started) => reload(started, { by: "file" })));
   reloading.follow(reloadingFiles([]));
   const close = () => [reloading, ofSettings, namedFiles].forEach((watched) => watched.close());
-  return { followFiles, reloadAll, close };
+  const onSource = whenStarted((started) => reload(started, { by: "source" }));
+  return { followFiles, reloadAll, onSource, close };
+}
+
+interface Watched {
+  readonly settings: Settings;
+  /** Null: nothing of the settings needs HTTPS. */
+  readonly tls: Awaited<ReturnType<typeof ON_DEMAND.serverTls>> | null;
+  /** Null: the configuration is in a file. */
+  readonly textSource: TextSource | null;
 }

@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { messageOf } from "../base/errors.ts";
 import { addressOf } from "../base/ip_address.ts";
 import type { Log } from "../base/log.ts";
+import type { StateFolder } from "../base/state_folder.ts";
 import type { Threads } from "../base/threads.ts";
 import type { Settings } from "../config/settings_types.ts";
 import { ConfigError, GatewayCore, type CompleteOptions, type ListenOptions } from "../gateway/gateway.ts";
@@ -14,6 +15,7 @@ import type { AskedBy, GatewayStatus, ReloadOutcome } from "../gateway/status.ts
 import { readForStart } from "../features/load.ts";
 import type { TlsFiles } from "../server/certificates.ts";
 import { Failure, listenFailure } from "./failure.ts";
+import type { EarlyProbes } from "./probes.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 import { askedBy, featuresNamedBy, ON_DEMAND } from "./on_demand.ts";
 
@@ -36,6 +38,8 @@ export interface Started {
   readonly users: { reread(): void } | null;
   /** What keeps certificates of `global.acme`, which a reload may bring; null: nothing does. */
   readonly certificates: () => { close(): Promise<void> } | null;
+  /** Null: there is no STATE_DIR. */
+  readonly stateFolder: StateFolder | null;
   /** "http://0.0.0.0:8008", … */
   readonly http: readonly string[];
   /** Empty when HTTPS is off. */
@@ -54,13 +58,15 @@ export interface Started {
 
 export interface StartOptions extends Pick<
   CompleteOptions,
-  "config" | "configFile" | "configKeyFile" | "tests" | "accessLog" | "audit"
+  "config" | "configFile" | "textSource" | "configKeyFile" | "tests" | "accessLog" | "audit"
 > {
   /**
    * File descriptors of sockets that a service manager has opened, used in place of ports that would be opened: see
    * `socket_activation.ts`. Default: none.
    */
   readonly sockets?: PassedSockets;
+  /** That listen already. Default: they are opened with the gateway. */
+  readonly probes?: EarlyProbes | null;
   /** Called for a reload through the admin interface. */
   readonly reload: (replacement?: Replacement, who?: Omit<AskedBy, "by">) => Promise<ReloadOutcome>;
   /** Called before the first port is open. */
@@ -69,11 +75,12 @@ export interface StartOptions extends Pick<
 
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
-  const { reload, sockets, onListen, ...gatewayOptions } = options;
+  const { reload, sockets, onListen, probes: early = null, ...gatewayOptions } = options;
   const { modules, source } = await readForStart(
     options.configFile ?? options.config ?? {},
     process.env,
     options.configKeyFile,
+    options.textSource,
   );
   const { tracing, metricsExport } = settings;
   const adminCookie = settings.admin?.cookie;
@@ -122,26 +129,19 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const probes =
     settings.probe &&
     reported &&
-    (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, reported, log);
+    (early ?? (await ON_DEMAND.probes()).openProbes(settings.probe, settings.metricsToken, log));
   let manager: { readonly server: ServerBeside; listen(): Promise<string> } | null = null;
   try {
     await configuration.testFirst("lenient");
     if (settings.seal) (await ON_DEMAND.seal()).seal(settings, gateway);
     onListen?.();
-    const { listenHosts: hosts, httpPort, httpsPort } = settings;
-    const plain =
-      httpPort === null
-        ? []
-        : await listen(gateway, { name: "HTTP_PORT", port: httpPort, hosts, fds: sockets?.http }, {});
-    const secure =
-      tls === null
-        ? []
-        : await listen(gateway, { name: "HTTPS_PORT", port: httpsPort, hosts, fds: sockets?.https }, { tls });
+    const { plain, secure } = await listenForTraffic(gateway, settings, sockets, tls);
     if (supervisor !== null) await (await ON_DEMAND.workers()).startWorkers(supervisor, gateway, plain, secure, tls);
     if (kept) kept.state.certificates?.start();
     const http = urlsOf(plain);
     const https = urlsOf(secure);
     // After the traffic, which is what "ready" is about.
+    if (probes && reported) probes.follow(reported);
     const probeUrl = (await probes?.listen()) ?? null;
     // Beside the traffic, which does not wait for them, and before anybody can ask for them.
     await configuration.findWarnings();
@@ -166,6 +166,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       ...servers,
       users,
       certificates: () => GatewayCore.internalsOf(gateway).certificates,
+      stateFolder: kept ? kept.state.folder : null,
       http,
       https,
       adminUrl,
@@ -217,6 +218,23 @@ function open<G extends GatewayCore>(
       ? error
       : new Failure(`${options.configFile === undefined ? "" : `${options.configFile}: `}${messageOf(error)}`, 1);
   }
+}
+
+async function listenForTraffic(
+  gateway: GatewayCore,
+  { listenHosts: hosts, httpPort, httpsPort }: Settings,
+  sockets: StartOptions["sockets"],
+  tls: TlsFiles | null,
+) {
+  const plain =
+    httpPort === null
+      ? []
+      : await listen(gateway, { name: "HTTP_PORT", port: httpPort, hosts, fds: sockets?.http }, {});
+  const secure =
+    tls === null
+      ? []
+      : await listen(gateway, { name: "HTTPS_PORT", port: httpsPort, hosts, fds: sockets?.https }, { tls });
+  return { plain, secure };
 }
 
 interface ListenAddress {

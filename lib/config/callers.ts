@@ -3,7 +3,6 @@
  * their errors.
  */
 import { hash } from "node:crypto";
-import { dirname, resolve } from "node:path";
 import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { CallerList, digestOf, type CallerEntry } from "./caller_list.ts";
@@ -15,8 +14,9 @@ import type { FeatureFields } from "./feature_fields.ts";
 import { contentOf, listedFile, reportUnpinned, writtenPath, type ListedFile } from "./pinned_file.ts";
 import * as references from "./references.ts";
 import { INVALID, report, reportAt, type CheckContext } from "./schema.ts";
-import { parsedFrom, type ConfigSource } from "./source.ts";
+import { folderOf, parsedFrom, type ConfigSource } from "./source.ts";
 import { endOfKey, KEY_EXPIRES_AT } from "./validity_fields.ts";
+import { namedPath } from "./named_path.ts";
 import * as s from "./whole_schema.ts";
 
 const MAX_CALLERS = 1_000_000;
@@ -160,11 +160,12 @@ export class CallerReader {
    */
   async readAhead(source: ConfigSource, readFile: (path: string) => Buffer = readRegularFile): Promise<void> {
     const { node } = parsedFrom(source);
-    const folder = source.file !== undefined ? dirname(resolve(source.file)) : process.cwd();
+    const folder = folderOf(source);
     for (const item of itemsOf(node === null ? undefined : nodeAt(node, ["caller_files"]))) {
       const written = writtenPath(item);
       if (written === undefined || written.includes("${")) continue;
-      const path = resolve(folder, written);
+      const path = namedPath(folder, written);
+      if (path === null) continue;
       try {
         const content = readFile(path);
         if (this.#made.get(path)?.content.equals(content) === true || content.includes("${")) continue;

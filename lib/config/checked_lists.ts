@@ -70,7 +70,7 @@ interface CheckedValue {
 interface Surroundings {
   /** The digest of the text of `global`: conditions of routes look at it. */
   readonly global: string;
-  readonly folder: string;
+  readonly folder: string | null;
   readonly environment: Sources["environment"];
   readonly kinds: readonly PluginKind[];
   readonly features: readonly FeatureFields[];

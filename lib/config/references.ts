@@ -1,9 +1,9 @@
 /**
  * Replaces `${env:NAME}` and `${file:/path}` in a string by their values.
  */
-import { resolve } from "node:path";
 import { whyUnreadable } from "../base/regular_file.ts";
 import type { JsonNode, Path } from "./json.ts";
+import { IS_RELATIVE, namedPath } from "./named_path.ts";
 import { INVALID, MASK, mismatch, report } from "./schema_core.ts";
 import type { AcceptText, AnySchema, CheckContext, Invalid, NodeOf, ReferenceUse, Sources } from "./schema_core.ts";
 
@@ -159,12 +159,14 @@ function readVariable(name: string, { environment }: Sources): Found {
 
 function readSecret(name: string, sources: Sources): Found {
   try {
-    const content = sources.readFile(resolve(sources.folder, name));
+    const path = namedPath(sources.folder, name);
+    if (path === null) return { problem: `cannot be resolved: ${name} ${IS_RELATIVE}` };
+    const content = sources.readFile(path);
     const text = typeof content === "string" ? content : new TextDecoder("utf-8", { fatal: true }).decode(content);
     // Without ONE line break at its end, which editors and `echo` add.
     return { value: text.replace(/\r?\n$/, "") };
   } catch (error) {
     const why = error instanceof TypeError ? "it is not UTF-8 text" : whyUnreadable(error);
-    return { problem: `cannot be resolved: cannot read ${resolve(sources.folder, name)}: ${why}` };
+    return { problem: `cannot be resolved: cannot read ${namedPath(sources.folder, name)}: ${why}` };
   }
 }

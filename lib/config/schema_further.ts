@@ -1,9 +1,9 @@
 /**
  * Schemas that only features need: files, records, and choices between schemas.
  */
-import { resolve } from "node:path";
 import { isContent, whyUnreadable } from "../base/regular_file.ts";
 import type { Issue, JsonNode } from "./json.ts";
+import { IS_RELATIVE, namedPath } from "./named_path.ts";
 import { define, INVALID, mismatch, report } from "./schema_core.ts";
 import type {
   AnySchema,
@@ -24,7 +24,9 @@ export function filePath(options: Described = {}): Schema<string, string> {
     ...path,
     check(node, at, context) {
       const given = path.check(node, at, context);
-      return given === INVALID ? INVALID : resolve(context.sources.folder, given);
+      if (given === INVALID) return INVALID;
+      const absolute = namedPath(context.sources.folder, given);
+      return absolute ?? report(context, at, node, `${given} ${IS_RELATIVE}`);
     },
   };
 }
@@ -57,7 +59,8 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
           `expected ${path.expects}, found the content of a file: save it to a file and write its path here`,
         );
       }
-      const absolute = resolve(context.sources.folder, given);
+      const absolute = namedPath(context.sources.folder, given);
+      if (absolute === null) return report(context, at, node, `${given} ${IS_RELATIVE}`);
       const { placeholders } = context.sources;
       if (node.kind === "string" && placeholders !== undefined && !placeholders.isKnown(node.value, at, context.root)) {
         placeholders.unknown.push(at);

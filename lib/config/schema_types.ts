@@ -52,8 +52,8 @@ export interface Sources {
   readonly references?: ReferenceReader | undefined;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly readFile: (path: string) => Buffer | string;
-  /** Base of relative file names: the folder of the configuration file. */
-  readonly folder: string;
+  /** Base of relative file names: the folder of the configuration file; null: there is none, and no such names. */
+  readonly folder: string | null;
   /** Gets each value that a reference stood for, with the reference. */
   readonly resolved?: Map<string, string>;
   /** Gets the values of the references that no placeholder can replace, by reference. */

@@ -66,6 +66,8 @@ export interface SourceSettings {
   readonly keyPath: string | null;
   /** Of etcd. Null: it asks for none. */
   readonly user: { readonly name: string; readonly passwordPath: string } | null;
+  /** Whether the text has to be signed (CONFIG_PUBLIC_KEY). */
+  readonly isSigned: boolean;
   /** Whether nothing is written to etcd. */
   readonly isReadOnly: boolean;
 }

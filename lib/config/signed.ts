@@ -4,16 +4,22 @@
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { resolve } from "node:path";
 import { verifySignature } from "../base/signature.ts";
+import { hasScheme } from "./start_settings.ts";
 import { signatureFile, type CheckSignature, type SignatureCheck } from "./source.ts";
 
 /** Accepts what one of the keys of this file has signed. Signature and keys are read anew at each call. */
 export function signedBy(keyFile: string): CheckSignature {
-  return (path, content) => checkSignature(path, content, keyFile);
+  return (path, content, received) =>
+    received === undefined
+      ? checkSignature(resolve(path), content, readText(signatureFile(resolve(path))), keyFile)
+      : checkSignature(path, content, received === null ? { why: "there is none" } : { text: received }, keyFile);
 }
 
-function checkSignature(path: string, content: Uint8Array, keyFile: string): SignatureCheck {
-  const [file, keys] = [resolve(path), resolve(keyFile)];
-  const remedy = `sign it: edge-gateway sign ${file} --key private.pem`;
+type Read = { readonly text: string } | { readonly why: string };
+
+function checkSignature(file: string, content: Uint8Array, signature: Read, keyFile: string): SignatureCheck {
+  const keys = resolve(keyFile);
+  const remedy = `sign it: edge-gateway sign ${hasScheme(file) ? "FILE" : file} --key private.pem`;
   const pem = readText(keys);
   if ("why" in pem)
     return {
@@ -21,7 +27,6 @@ function checkSignature(path: string, content: Uint8Array, keyFile: string): Sig
         `cannot read the public keys ${keys}: ${pem.why}; ` +
         `name their file with --config-key PATH or CONFIG_PUBLIC_KEY`,
     };
-  const signature = readText(signatureFile(file));
   if ("why" in signature)
     return { problem: `${file} is not signed: cannot read ${signatureFile(file)}: ${signature.why}; ${remedy}` };
   const verified = verifySignature(content, signature.text, pem.text);
@@ -35,7 +40,7 @@ function checkSignature(path: string, content: Uint8Array, keyFile: string): Sig
   return { problem: of[verified.file] };
 }
 
-function readText(path: string): { readonly text: string } | { readonly why: string } {
+function readText(path: string): Read {
   try {
     return { text: readRegularFile(path).toString("latin1") };
   } catch (error) {

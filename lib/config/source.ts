@@ -3,10 +3,12 @@
  * and file names are resolved with.
  */
 import { dirname, resolve } from "node:path";
+import { messageOf } from "../base/errors.ts";
 import { readFileSteps, readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { documentSteps, type ConfigDocument, type Known } from "./config_document.ts";
 import { nodeFrom, NOWHERE, type Issue } from "./json.ts";
+import type { TextSource } from "./text_source.ts";
 import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
 /** A file that has been read, or a JavaScript value of the same shape. */
@@ -14,7 +16,10 @@ export type ConfigSource = ReadFile | { readonly value: unknown; readonly file?:
 
 interface ReadFile {
   readonly text: Buffer | string;
+  /** Its path, or the name of the server that has given it. */
   readonly file: string;
+  /** Whether it is from a server. Default false. */
+  readonly isReceived?: true;
   /** The fingerprint of the key that has signed the text, where it had to be signed. */
   readonly signer?: string;
 }
@@ -24,8 +29,11 @@ interface ReadFile {
  * `PublicKey.fingerprint`.
  */
 export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
-/** Whether these bytes, which were read from `path`, are signed. */
-export type CheckSignature = (path: string, content: Uint8Array) => SignatureCheck;
+/**
+ * Whether these bytes, which were read from `path`, are signed. `signature`: of a text from a server; null: it has
+ * none.
+ */
+export type CheckSignature = (path: string, content: Uint8Array, signature?: string | null) => SignatureCheck;
 
 export interface ReadOptions {
   /** Needed where the configuration has `${`. */
@@ -51,10 +59,6 @@ type ConfigFile =
 
 /** The same in steps of about a millisecond, for `inSlices`; but a signature is checked in one. */
 export function* configFileSteps(file: string, checkSignature?: CheckSignature): Generator<void, ConfigFile> {
-  const refused = (issue: Pick<Issue, "message" | "isSignature">) => ({
-    ok: false as const,
-    issues: [{ at: [], position: null, ...issue }],
-  });
   let text: Buffer;
   try {
     text = yield* readFileSteps(file);
@@ -65,11 +69,32 @@ export function* configFileSteps(file: string, checkSignature?: CheckSignature):
         `name another file with --config PATH or CONFIG_FILE_PATH`,
     });
   }
-  if (checkSignature === undefined) return { ok: true, text, file };
-  const checked = checkSignature(file, text);
+  return signed({ ok: true, text, file }, checkSignature?.(file, text));
+}
+
+/** The same of a text that a server has. */
+export function* receivedSteps(
+  source: Pick<TextSource, "name" | "current">,
+  checkSignature?: CheckSignature,
+): Generator<void, ConfigFile> {
+  try {
+    const { text, signature } = yield* source.current();
+    const received = { ok: true as const, text, file: source.name, isReceived: true as const };
+    return signed(received, checkSignature?.(source.name, text, signature));
+  } catch (error) {
+    return refused({ message: messageOf(error) });
+  }
+}
+
+function signed(read: ConfigFile & { readonly ok: true }, checked: SignatureCheck | undefined): ConfigFile {
+  if (checked === undefined) return read;
   return checked.problem === undefined
-    ? { ok: true, text, file, signer: checked.signer }
+    ? { ...read, signer: checked.signer }
     : refused({ message: checked.problem, isSignature: true });
+}
+
+function refused(issue: Pick<Issue, "message" | "isSignature">): ConfigFile {
+  return { ok: false, issues: [{ at: [], position: null, ...issue }] };
 }
 
 /** Where the signature of a file is. */
@@ -103,6 +128,16 @@ export function forgetParsed(source: ConfigSource): void {
   parsed.delete(source);
 }
 
+/** The base of relative file names; null: the text is in no folder of this machine. */
+export function folderOf(source: ConfigSource): string | null {
+  if (source.file === undefined) return process.cwd();
+  return isReceived(source) ? null : dirname(resolve(source.file));
+}
+
+function isReceived(source: ConfigSource): boolean {
+  return "isReceived" in source && source.isReceived === true;
+}
+
 /** Each file is read once, so that one load sees one state of it. */
 export function sourcesFor(
   source: ConfigSource,
@@ -114,7 +149,7 @@ export function sourcesFor(
     contents.set(path, content);
     return content;
   };
-  const folder = "value" in source ? process.cwd() : dirname(resolve(source.file));
+  const folder = folderOf(source);
   const noted = { resolved: new Map<string, string>(), formed: new Map<string, string>() };
   return {
     references,

@@ -68,6 +68,7 @@ export function sourceIn(values: Read): SourceSettings | null {
     certPath: values.sourceCertPath,
     keyPath: values.sourceKeyPath,
     user: name === null || passwordPath === null ? null : { name, passwordPath },
+    isSigned: values.configKey !== null,
     isReadOnly: values.sourceReadOnly === true,
   };
 }

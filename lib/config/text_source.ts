@@ -26,15 +26,38 @@ export class SourceFailure extends Error {
   }
 }
 
+/** What is known of a server that has the text. */
+export interface SourceState {
+  /** Whether it has answered the last question. */
+  readonly isUp: boolean;
+  /** When that began, in milliseconds since 1970. */
+  readonly since: number;
+  /** When it has answered last, in milliseconds since 1970; null: never. */
+  readonly answeredAt: number | null;
+  /** See `SourceText`, of the last answer with a text. */
+  readonly revision: string | null;
+  /** Why there is no text; null: there is one. */
+  readonly problem: string | null;
+  /** The copy of an earlier text is in force, which was kept at `keptAt`, in milliseconds since 1970; null: none is. */
+  readonly copy: { readonly keptAt: number } | null;
+  /** The setting whose secret is sent to it in the clear: "CONFIG_TOKEN_FILE"; null: none is. */
+  readonly plainSecret: string | null;
+}
+
 export interface TextSource {
   /** For messages, without secrets: an absolute path, or "https://config.example.com/gw.json". */
   readonly name: string;
+  /** Null: of a file. */
+  readonly state: SourceState | null;
   /**
    * What it has now: of a file what is on disk, else what was received last. In steps of about a millisecond. Throws a
    * `SourceFailure`.
    */
   current(): Generator<void, SourceText>;
-  /** Receives what it has now. Rejects with a `SourceFailure`. Of a file there is nothing to do. */
+  /**
+   * Receives what it has now. Rejects with a `SourceFailure` where it is unreachable; that it has no text, `current`
+   * says. Of a file there is nothing to do.
+   */
   refresh(): Promise<void>;
   /** Calls `listener` when `current` may give another text from now on. Returns a function that ends this. */
   onChange(listener: () => void): () => void;
@@ -47,7 +70,10 @@ export interface TextServer {
   readonly name: string;
   /** From the end of an answer to the next question, in milliseconds, ± 20 %. */
   readonly pollMs: number;
-  /** Rejects with a `SourceFailure`, within 10 s. Null: it is as it was at the last answer. One call at a time. */
+  /**
+   * Rejects with a `SourceFailure`, within 10 s. Null: the text and its signature are those of the last answer, which
+   * had a text. One call at a time.
+   */
   ask(signal: AbortSignal): Promise<SourceText | null>;
   /**
    * Calls `changed` when the text may be another, until `signal` is aborted. Rejects with a `SourceFailure` when that

@@ -1,6 +1,7 @@
 /**
  * Loads what a configuration names, for a program that makes its gateway later.
  */
+import type { TextSource } from "../config/text_source.ts";
 import type { Environment } from "../config/start_settings.ts";
 import type { LoadedFeatures } from "../gateway/loaded_features.ts";
 import { readForStart } from "./load.ts";
@@ -15,6 +16,7 @@ export async function loadPluginModules(
   config: string | object,
   environment: Environment = process.env,
   configKeyFile?: string,
+  textSource?: Pick<TextSource, "name" | "current">,
 ): Promise<LoadedFeatures> {
-  return (await readForStart(config, environment, configKeyFile)).modules;
+  return (await readForStart(config, environment, configKeyFile, textSource)).modules;
 }

@@ -6,7 +6,7 @@ import { atOnce } from "../base/time_slices.ts";
 import { builtWith } from "../base/version.ts";
 import { loadSteps } from "../config/load.ts";
 import { NOT_LOADED } from "../config/feature_fields.ts";
-import { configFileSteps, type CheckSignature, type ConfigSource } from "../config/source.ts";
+import { configFileSteps, receivedSteps, type CheckSignature, type ConfigSource } from "../config/source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { readRoutes } from "../route/checks.ts";
@@ -72,7 +72,8 @@ export class ConfigReader {
   }
 
   *#readSteps(config: ConfigInput | undefined) {
-    const { configFile, configKeyFile } = this.options;
+    const { configFile, configKeyFile, textSource } = this.options;
+    if (config === undefined && textSource !== undefined) return yield* receivedSteps(textSource, this.#checkSignature);
     if (config === undefined && configFile === undefined)
       throw new TypeError("createGateway needs config or configFile");
     if (config === undefined) return yield* configFileSteps(configFile!, this.#checkSignature);

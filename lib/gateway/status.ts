@@ -17,8 +17,11 @@ export interface Reloaded {
   readonly changes: readonly Change[];
 }
 
-/** The cause of a reload: the watched file, a signal, the admin interface, or the program that embeds the gateway. */
-export type ReloadCause = "file" | "signal" | "admin" | "api";
+/**
+ * The cause of a reload: the watched file, the source of a configuration from a URL, a signal, the admin interface, or
+ * the program that embeds the gateway.
+ */
+export type ReloadCause = "file" | "source" | "signal" | "admin" | "api";
 
 /** Who asked for a configuration. The others than `by`: of an administrator. */
 export interface AskedBy {

@@ -9,6 +9,7 @@ import { moment, number } from "./format.ts";
 
 const BY: Readonly<Record<Reload["by"], string>> = {
   file: "a change of the file",
+  source: "the source",
   signal: "a signal (SIGHUP)",
   admin: "the admin interface",
   api: "the program the gateway is embedded in",
