@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { atOnce } from "../../lib/base/time_slices.ts";
 import { SourceFailure, type SourceText, type TextServer } from "../../lib/config/text_source.ts";
 import { RemoteSource, type RemoteSourceOptions } from "../../lib/source/remote_source.ts";
 import { manualClock } from "../support/clock.ts";
@@ -164,7 +165,7 @@ describe("a source of texts on a server", () => {
     expect(lines.map(([, , fields]) => fields?.error)).toEqual(["a", "b"]);
   });
 
-  it("reports once that there is no text any more, and gives the old one no more; then one that is there again", async () => {
+  it("reports once that there is no text any more, which it does not give, and one that is there again", async () => {
     const { source, after, now, changes } = asked([text("a"), gone(), gone(), text("a")]);
     await source.refresh();
     await after(10_000);
@@ -253,7 +254,7 @@ describe("a source of texts on a server", () => {
     answers[0] = text("new");
     await after(1_000);
     expect([now(), changes(), source.state.copy]).toEqual(["new", 1, { keptAt: 5 }]);
-    expect(source.taken(source.current().next().value.text)).toMatchObject({ signature: null });
+    expect(source.taken(atOnce(source.current()).text)).toMatchObject({ signature: null });
     expect(source.state.copy).toBeNull();
   });
 
