@@ -4,7 +4,7 @@
  * An IPv4-mapped IPv6 address (::ffff:192.0.2.1, RFC 4291 §2.5.5.2) is its IPv4 address everywhere: a dual-stack
  * listener reports IPv4 clients in that form.
  */
-import { isIPv6 } from "node:net";
+import { isIP, isIPv6 } from "node:net";
 
 /** An address as four 32-bit words, high first. IPv4 has its mapped form: 0, 0, 0xffff, address. */
 export interface IpAddress {
@@ -84,6 +84,15 @@ function ipv6(text: string): IpAddress | null {
 }
 
 const ZEROS: readonly number[] = [0, 0, 0, 0, 0, 0, 0, 0];
+
+/**
+ * Whether a host is a name that may have any addresses: not an address, nor a name of this machine (`localhost`, and
+ * names below it: RFC 6761 §6.3).
+ */
+export function isForeignName(host: string): boolean {
+  const name = host.toLowerCase().replace(/\.$/, "");
+  return isIP(host) === 0 && name !== "localhost" && !name.endsWith(".localhost");
+}
 
 /** "10.0.0.8:6379", "[fd00::8]:6379" */
 export function addressOf({ host, port }: { readonly host: string; readonly port: number }): string {

@@ -42,6 +42,7 @@ export const NO_HEALTH = {
   healthy_threshold: 2,
   unhealthy_threshold: 3,
   expect_status: "200-399",
+  addresses: "each" as const,
   passive: { max_failures: 5, window_ms: 10_000, eject_ms: 10_000, statuses: [], slow_start_ms: 0 },
 };
 

@@ -1,6 +1,8 @@
 /**
  * The schema of `health`: health checks and ejection.
  */
+import { isIP } from "node:net";
+import { isForeignName } from "../base/ip_address.ts";
 import { flag, boundedInteger, milliseconds, NO_HEALTH } from "./fields.ts";
 import type { FeatureFields } from "./feature_fields.ts";
 import * as s from "./whole_schema.ts";
@@ -58,6 +60,10 @@ const PROBE_PATH = s.string({
 const STATUSES = s.array(s.anyOf([STATUS, STATUS_RANGE]), { min: 1 });
 const EXPECTED = s.anyOf([STATUS_RANGE, STATUSES], { describe: "Statuses with which a probe passes." });
 
+const ADDRESSES = s.oneOf(["each", "one"], {
+  describe: "Whether each address of a host name is an upstream of its own, or all of them are one.",
+});
+
 export const HEALTH = s.object(
   {
     enabled: flag("Whether upstreams are probed.", NO_HEALTH.enabled),
@@ -80,9 +86,28 @@ export const HEALTH = s.object(
     request_headers: s.optional(
       s.boolean({ describe: 'Whether probes have the "request_headers" of their upstream.' }),
     ),
+    addresses: s.withDefault(ADDRESSES, NO_HEALTH.addresses),
     passive: s.withDefault(PASSIVE, {}),
   },
   { describe: "Which upstreams are healthy enough to get requests." },
 );
 
-export const fields: FeatureFields = { schemas: { health: HEALTH } };
+interface WithNames {
+  readonly upstreams: readonly { readonly id: string; readonly host?: string; readonly port?: number }[];
+  readonly health: { readonly addresses: "each" | "one" };
+}
+
+export const fields: FeatureFields = {
+  schemas: { health: HEALTH },
+  checkService({ upstreams, health }: WithNames, report) {
+    if (health.addresses === "one") return;
+    upstreams.forEach(({ id }, i) => {
+      const [, owner, address = "", port] = /^(.+)\/\[?([^[\]/]+?)\]?:(\d+)$/.exec(id) ?? [];
+      const isOf = upstreams.some(
+        (each) => each.id === owner && each.port === Number(port) && isForeignName(each.host ?? "localhost"),
+      );
+      if (isOf && isIP(address) !== 0)
+        report(`is what an address of the upstream "${owner}" is called: choose another`, "upstreams", i, "id");
+    });
+  },
+};

@@ -3,6 +3,7 @@
  * name, and its plugin kinds.
  */
 import { isIP } from "node:net";
+import { isForeignName } from "../base/ip_address.ts";
 import { itemsOf, type JsonNode, type Path } from "./json.ts";
 import { UNFILLED } from "./schema_core.ts";
 import { canWarn } from "./warnable.ts";
@@ -124,9 +125,13 @@ function ofService(service: JsonNode, need: Need, whole: (name: string) => void,
   const upstreams = itemsOf(memberOf(service, "upstreams"));
   if (upstreams.length > 1) whole("balancing");
   for (const [i, upstream] of upstreams.entries()) fieldsOf(upstream, OF_UPSTREAM, need, at, "upstreams", i);
-  // Also a reference whose value nobody has read yet.
-  const isName = (host: JsonNode | undefined) => host?.kind === "string" && isIP(host.value) === 0;
-  if (upstreams.some((upstream) => isName(memberOf(upstream, "host")))) whole("outbound");
+  for (const upstream of upstreams) {
+    const host = memberOf(upstream, "host");
+    if (host?.kind !== "string" || isIP(host.value) !== 0) continue;
+    whole("outbound");
+    // Each of its addresses is an upstream. Also a reference whose value nobody has read yet.
+    if (isForeignName(host.value)) whole("balancing");
+  }
   for (const [i, route] of itemsOf(memberOf(service, "routes")).entries()) {
     const place = [...at, "routes", i];
     fieldsOf(route, OF_ROUTE, need, place);

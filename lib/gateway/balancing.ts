@@ -27,7 +27,6 @@ import { splitPicker } from "../upstream/split.ts";
 import { drawnKey, KEY_BYTES, type SignedNames, Sticky, type StickyOptions } from "../upstream/sticky.ts";
 import type { Peer, UpstreamPlan, UpstreamSet } from "../upstream/upstream_set.ts";
 import { ActiveChecks, checksOf } from "./active_checks.ts";
-import { hasOneServer } from "./upstreams.ts";
 
 export { applyPlans } from "../upstream/choice.ts";
 export { followedUpstreams } from "./endpoint_sets.ts";
@@ -63,7 +62,7 @@ export const balancedBy: Balancing["balancedBy"] = (service, upstreamSet, tools)
     const plans = planned(given);
     const peers = plans.map(({ peer }) => peer);
     const split = shares === undefined ? null : splitPicker(shares, { plans, picker }, hashKey);
-    const isAlone = hasOneServer(service) && plans[0]!.health === null;
+    const isAlone = hasOneServer(service, tools) && plans[0]!.health === null;
     const chosen = split ?? (isAlone ? onlyPicker(peers[0]!) : picker(peers));
     const sticky = stickyOf(service, { peers, signed, clock }, lasting);
     return {
@@ -81,6 +80,11 @@ export const balancedBy: Balancing["balancedBy"] = (service, upstreamSet, tools)
   };
 };
 
+/** Whether it has never another upstream. */
+function hasOneServer({ upstreams }: Service, { followed }: Pick<BalancingTools, "followed">): boolean {
+  return upstreams.length === 1 && followed === 0;
+}
+
 /** The only upstream of a service without active checks is never ejected, and its failures need not be counted. */
 function healthPlans(
   service: Service,
@@ -88,13 +92,12 @@ function healthPlans(
   tools: BalancingTools,
 ): (plans: readonly UpstreamPlan[]) => readonly UpstreamPlan[] {
   const { name, protocol, health, upstreams } = service;
-  const { memory, lasting } = tools;
+  const { memory, lasting, followed } = tools;
   const { enabled, healthyThreshold, unhealthyThreshold, passive } = health;
-  if (!enabled && hasOneServer(service)) return (plans) => plans;
+  if (!enabled && hasOneServer(service, tools)) return (plans) => plans;
   const settings = { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
-  const records = upstreams.filter((upstream) => "srv" in upstream).length;
-  if (records > 0) {
-    const places = records * MAX_TARGETS + upstreams.length;
+  if (followed > 0) {
+    const places = followed * MAX_TARGETS + upstreams.length;
     const key = `health ${JSON.stringify([name, places])}`;
     const table = lasting.count > 1 ? new HealthTable(memory(key, healthTableBytes(places))) : null;
     const placeOf = ({ id, host, port, health: known }: Peer): LatePlace | null => {

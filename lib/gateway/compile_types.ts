@@ -5,7 +5,7 @@ import type { Egress } from "../base/egress.ts";
 import type { Log } from "../base/log.ts";
 import type { Client } from "../client/client.ts";
 import type { LoadResult } from "../config/load.ts";
-import type { Config, Service } from "../config/model.ts";
+import type { Config, Service, Upstream } from "../config/model.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { ErrorText, OwnBodyOf } from "../http/own_body.ts";
 import type { Reply } from "../http/reply.ts";
@@ -25,6 +25,8 @@ export type HandlerFor = (timeouts: Service["timeouts"]) => Handler;
 /** Makes what a service has of its endpoints: once, or whenever they are others. */
 export interface UpstreamsMaker {
   readonly upstreamSet: UpstreamSet;
+  /** Whether the servers of an upstream are others with time. */
+  follows(upstream: Upstream): boolean;
   /** `pools`: gets its pool. Throws when its TLS settings cannot be used. */
   plan(endpoint: UpstreamEndpoint, pools: PlannedPools): UpstreamPlan;
   set(plans: readonly UpstreamPlan[]): { readonly set: UpstreamSetPlan; readonly handlerFor: HandlerFor };

@@ -1,18 +1,18 @@
 /**
- * The upstreams of a service that has SRV records: follows the targets of these, and puts each other set of endpoints
- * behind the handlers of its routes. Plugins, table and other services are not touched, and what the endpoints that
- * stay have, they keep.
+ * The upstreams of a service whose servers are others with time: follows the targets of SRV records and the addresses
+ * of names, and puts each other set of endpoints behind the handlers of its routes. Plugins, table and other services
+ * are not touched, and what the endpoints that stay have, they keep.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { atOnce, inSlices, paced } from "../base/time_slices.ts";
-import type { Service } from "../config/model.ts";
+import { atOnce, createTimeSlices, inSlices, paced } from "../base/time_slices.ts";
+import type { Service, Upstream } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { RequestSplit, StickySessions } from "../upstream/balancing.ts";
-import type { TargetsRecord } from "../upstream/contracts.ts";
-import { recordEndpoints } from "../upstream/endpoints.ts";
+import type { HostName, TargetsRecord } from "../upstream/contracts.ts";
+import { addressEndpoints, recordEndpoints } from "../upstream/endpoints.ts";
 import {
   OTHERS,
   type UpstreamEndpoint,
@@ -22,7 +22,7 @@ import {
 } from "../upstream/upstream_set.ts";
 import type { HandlerFor, UpstreamsMaker } from "./compile_types.ts";
 import type { FeatureContext } from "./features.ts";
-import type { RecordsFollowing, InUse, PlannedPools, Runtime, UpstreamSetPlan } from "./runtime.ts";
+import type { EndpointsFollowing, InUse, PlannedPools, Runtime, UpstreamSetPlan } from "./runtime.ts";
 import { serverEndpoint } from "./upstreams.ts";
 
 /** Changes within this time are put into force together, in milliseconds. */
@@ -33,6 +33,8 @@ const MAX_LABELLED = 64;
 const GONE_MS = 60_000;
 /** Less than a millisecond of work, where all are new. */
 const ENDPOINTS_OF_A_STEP = 20;
+/** Milliseconds of work for those that come, and as many that leave, to be in force. */
+const CHANGES_OF_A_TURN = 200;
 
 export function followedUpstreams(service: Service, maker: UpstreamsMaker, context: FeatureContext): HandlerFor {
   return new FollowedUpstreams(service, maker, context).handlerFor;
@@ -45,16 +47,22 @@ interface MadeSet extends ReturnType<UpstreamsMaker["set"]> {
 
 class FollowedUpstreams implements UpstreamSetPlan {
   readonly upstreamSet: UpstreamSet;
-  readonly following: RecordsFollowing;
+  readonly following: EndpointsFollowing;
   readonly #service: Service;
   readonly #maker: UpstreamsMaker;
   readonly #runtime: Runtime;
   readonly #clock: Clock;
   readonly #context: Pick<FeatureContext, "log" | "plan">;
   readonly #records: ReadonlyMap<string, TargetsRecord>;
+  /** Those of which each address is an endpoint, by host. */
+  readonly #names: ReadonlyMap<string, HostName>;
   /** Of the unit that it belongs to; every snapshot with that unit has this object. */
   readonly #pools: PlannedPools = new Map();
   readonly #handlers: { readonly timeouts: Service["timeouts"]; now: Handler }[] = [];
+  readonly #expanded = new Map<
+    Upstream,
+    { readonly answer: object; readonly endpoints: readonly UpstreamEndpoint[] }
+  >();
   #now: MadeSet;
   /** What `#now` was made of. */
   #endpoints: readonly UpstreamEndpoint[];
@@ -65,6 +73,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
   #state: "waiting" | "due" | "making" | null = null;
   #due: Timer | null = null;
   #gone: Timer | null = null;
+  readonly #nextTurn = createTimeSlices();
   /** Called when the first answer of every record is in force. */
   readonly #awaiting = new Set<() => void>();
 
@@ -77,12 +86,15 @@ class FollowedUpstreams implements UpstreamSetPlan {
     this.upstreamSet = maker.upstreamSet;
     const names = service.upstreams.flatMap((upstream) => ("srv" in upstream ? upstream.srv : []));
     this.#records = new Map(names.map((name) => [name, runtime.record(name)]));
+    const hosts = service.upstreams.flatMap((each) => ("srv" in each || !maker.follows(each) ? [] : each.host));
+    this.#names = new Map(hosts.map((host) => [host, runtime.hostName(host)]));
     this.#endpoints = this.#wanted();
     this.#beside = new Map(this.upstreamSet.peers.map((peer) => [peer.id, peer]));
     this.#now = atOnce(this.#made(this.#endpoints, []));
     this.#use(inUse);
     this.following = {
       records: [...this.#records.values()],
+      names: [...this.#names.values()],
       refresh: () => this.#refresh(),
       follow: () => this.#follow(),
       leave: () => this.#leave(),
@@ -123,14 +135,26 @@ class FollowedUpstreams implements UpstreamSetPlan {
     this.#nameEndpoints();
   }
 
-  /** Whether there is nobody to ask but those whom a record that has not been looked up yet may name. */
+  /** Whether there is nobody to ask but those whom a record or a name that has not been looked up yet may have. */
   get #isAwaited(): boolean {
-    if (this.#state === null || !this.#endpoints.every(({ rank = 0 }) => rank > 0)) return false;
-    return this.#isUnknown;
+    if (this.#state === null || !this.#endpoints.every((each) => this.#isLate(each))) return false;
+    if (this.#state !== "waiting") return true;
+    const { records, names } = this.following;
+    return records.some(({ state }) => state === "unknown") || names.some(({ isAwaited }) => isAwaited);
   }
 
-  get #isUnknown(): boolean {
-    return Array.from(this.#records.values()).some(({ state }) => state === "unknown") || this.#state !== "waiting";
+  /**
+   * Whether others come before it. A name that is not known yet is an endpoint, too, with which a request need not wait
+   * unless it belongs to one of the addresses.
+   */
+  #isLate({ rank = 0, host, address }: UpstreamEndpoint): boolean {
+    if (rank > 0) return true;
+    return this.#hasAffinity && address === undefined && this.#names.get(host)?.isAwaited === true;
+  }
+
+  get #hasAffinity(): boolean {
+    const { sticky, loadBalancingStrategy: strategy } = this.#service;
+    return sticky !== undefined || strategy === "hash" || strategy === "ip_hash";
   }
 
   /** As with a name that has not been looked up yet: at most as long as a connection may take. */
@@ -150,11 +174,22 @@ class FollowedUpstreams implements UpstreamSetPlan {
   }
 
   #wanted(): readonly UpstreamEndpoint[] {
-    return this.#service.upstreams.flatMap((upstream) =>
-      "srv" in upstream
-        ? recordEndpoints(upstream, this.#records.get(upstream.srv)!.targets)
-        : serverEndpoint(upstream),
-    );
+    return this.#service.upstreams.flatMap((upstream) => {
+      if ("srv" in upstream) {
+        const { targets } = this.#records.get(upstream.srv)!;
+        return this.#latest(upstream, targets, () => recordEndpoints(upstream, targets));
+      }
+      const name = this.#names.get(upstream.host);
+      if (name === undefined) return serverEndpoint(upstream);
+      return this.#latest(upstream, name.addresses, () => addressEndpoints(upstream, name));
+    });
+  }
+
+  /** The endpoints of an upstream are the same objects while `answer` is. */
+  #latest(upstream: Upstream, answer: object, make: () => readonly UpstreamEndpoint[]): readonly UpstreamEndpoint[] {
+    let known = this.#expanded.get(upstream);
+    if (known?.answer !== answer) this.#expanded.set(upstream, (known = { answer, endpoints: make() }));
+    return known.endpoints;
   }
 
   /** `staying`: those of its own that are taken over as they are. */
@@ -215,7 +250,8 @@ class FollowedUpstreams implements UpstreamSetPlan {
   #follow(): void {
     this.#state = "waiting";
     this.#gone = null;
-    this.#unfollow = Array.from(this.#records.values(), (record) => record.onChange(() => this.#changed()));
+    const sources = [...this.#records.values(), ...this.#names.values()];
+    this.#unfollow = sources.map((source) => source.onChange(() => this.#changed()));
     if (!this.#isAwaited) this.#release();
   }
 
@@ -258,19 +294,25 @@ class FollowedUpstreams implements UpstreamSetPlan {
 
   async #change(): Promise<void> {
     this.#state = "making";
-    const endpoints = this.#wanted();
+    const before = this.#endpoints;
+    const wanted = this.#wanted();
     try {
-      const made = await inSlices(this.#made(endpoints, this.#peers), paced());
-      // A reload may have put another configuration into force.
-      if (this.#state !== "making") return;
-      this.#inForce(made, endpoints);
+      for (const endpoints of setsBetween(before, wanted)) {
+        const made = await inSlices(this.#made(endpoints, this.#peers), paced());
+        // A slice of its own.
+        await this.#nextTurn();
+        // A reload may have put another configuration into force.
+        if (this.#state !== "making") return;
+        this.#inForce(made, endpoints);
+      }
+      this.#logChange(before);
     } catch (error) {
       this.#logUnchanged(error);
     }
     if (this.#state !== "making") return;
     this.#state = "waiting";
-    // Meanwhile a record may have changed again.
-    if (!areSame(this.#wanted(), endpoints)) this.#changed();
+    // Meanwhile a record or a name may have changed again.
+    if (!areSame(this.#wanted(), wanted)) this.#changed();
     else if (!this.#isAwaited) this.#release();
   }
 
@@ -282,18 +324,21 @@ class FollowedUpstreams implements UpstreamSetPlan {
   }
 
   #inForce(made: MadeSet, endpoints: readonly UpstreamEndpoint[]): void {
-    const before = new Set(this.#endpoints.map(({ id }) => id));
     this.#take(made, endpoints);
     this.#runtime.replace(this, made.pools);
     this.#gone ??= this.#clock.after(GONE_MS, () => this.#dropGone());
-    const added = endpoints.filter(({ id }) => !before.delete(id)).length;
-    if (added + before.size > 0)
-      this.#context.log.info("the endpoints of a service have changed", {
-        service: this.#service.name,
-        endpoints: endpoints.length,
-        new: added,
-        gone: before.size,
-      });
+  }
+
+  #logChange(before: readonly UpstreamEndpoint[]): void {
+    const gone = new Set(before.map(({ id }) => id));
+    const added = this.#endpoints.filter(({ id }) => !gone.delete(id)).length;
+    if (added + gone.size === 0) return;
+    this.#context.log.info("the endpoints of a service have changed", {
+      service: this.#service.name,
+      endpoints: this.#endpoints.length,
+      new: added,
+      gone: gone.size,
+    });
   }
 
   /** Each after its own time: a record may change more often than that. */
@@ -320,12 +365,33 @@ class FollowedUpstreams implements UpstreamSetPlan {
   }
 }
 
+/**
+ * The sets on the way from one to another, whose last is the other: too many changes at once would hold up requests.
+ * None: they are the same.
+ */
+function* setsBetween(
+  before: readonly UpstreamEndpoint[],
+  wanted: readonly UpstreamEndpoint[],
+): Generator<readonly UpstreamEndpoint[], void> {
+  if (areSame(before, wanted)) return;
+  const known = new Set(before.map(({ id }) => id));
+  const staying = new Set(wanted.map(({ id }) => id));
+  const gone = before.filter(({ id }) => !staying.has(id));
+  for (let most = CHANGES_OF_A_TURN; ; most += CHANGES_OF_A_TURN) {
+    let left = most;
+    const come = wanted.filter(({ id }) => known.has(id) || left-- > 0);
+    const isLast = come.length === wanted.length && gone.length <= most;
+    yield isLast ? wanted : [...come, ...gone.slice(most)];
+    if (isLast) return;
+  }
+}
+
 function areSame(some: readonly UpstreamEndpoint[], others: readonly UpstreamEndpoint[]): boolean {
   return (
     some.length === others.length &&
-    some.every(({ id, weight, rank }, i) => {
+    some.every((one, i) => {
       const other = others[i]!;
-      return other.id === id && other.weight === weight && other.rank === rank;
+      return one === other || (other.id === one.id && other.weight === one.weight && other.rank === one.rank);
     })
   );
 }

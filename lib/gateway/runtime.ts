@@ -16,6 +16,7 @@ import type { BalancedService, Balancing } from "../upstream/balancing.ts";
 import type {
   FailureCounts,
   HealthTools,
+  HostName,
   HostNames,
   NamesOptions,
   ServiceRecordsOptions,
@@ -103,14 +104,19 @@ type UsedFeatures = RuntimeFeatures & { readonly loaded: Partial<RuntimeFeatures
 
 export interface UpstreamSetPlan extends BalancedService {
   readonly upstreamSet: UpstreamSet;
-  /** Its endpoints are those that SRV records name; the other members change with them. Default: they do not change. */
-  readonly following?: RecordsFollowing;
+  /**
+   * Its endpoints are those that SRV records and names have; the other members change with them. Default: they do not
+   * change.
+   */
+  readonly following?: EndpointsFollowing;
 }
 
 /** How the endpoints of a service follow what name servers say. */
-export interface RecordsFollowing {
+export interface EndpointsFollowing {
   /** The records that it follows. */
   readonly records: readonly TargetsRecord[];
+  /** The names whose addresses it follows. */
+  readonly names: readonly HostName[];
   /** Before it comes into force: brings it to what is known now, in this turn. */
   refresh(): void;
   /** It is in force: `Runtime.replace` gets each change from now on. */
@@ -247,6 +253,17 @@ export class Runtime {
     return this.#records.record(name);
   }
 
+  /** A host name, which is looked up while an active configuration uses it. */
+  hostName(host: string): HostName {
+    return this.#hostNames.name(host)!;
+  }
+
+  get #hostNames(): HostNames {
+    const { clock, log } = this;
+    const { lookup } = this.#lookUps;
+    return (this.#names ??= new this.#features.outbound.Names({ clock, log, ...(lookup && { lookup }) }));
+  }
+
   /** The upstreams of one service: the existing ones, or none yet. */
   upstreamSet(service: string): UpstreamSet {
     return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service);
@@ -363,12 +380,11 @@ export class Runtime {
    */
   replace(plan: UpstreamSetPlan, pools: PlannedPools): void {
     const inForce = this.#inUse!.pools.get(plan.upstreamSet.service)!;
-    const before = new Map(inForce);
     this.#forgetRetired();
-    inForce.clear();
+    this.#retire(inForce, pools);
+    this.#limit(pools, inForce);
+    for (const key of inForce.keys()) if (!pools.has(key)) inForce.delete(key);
     for (const [key, pool] of pools) inForce.set(key, pool);
-    this.#retire(before, inForce);
-    this.#limit(inForce, before);
     this.#applyPlans(plan);
     this.takenOut?.applied();
     if (this.#isActive) this.#startService(plan);
@@ -481,26 +497,28 @@ export class Runtime {
   }
 
   /** Looks up the names of one service, and checks its upstreams. */
-  #startService({ upstreamSet, checks }: UpstreamSetPlan): void {
+  #startService({ upstreamSet, checks, following }: UpstreamSetPlan): void {
     const pools = this.#inUse!.pools.get(upstreamSet.service)?.values() ?? [];
     const used = this.#isServing
       ? Array.from(pools, ({ pool }) => pool)
       : Array.from(checks?.dials.keys() ?? [], ({ pool }) => pool);
-    const names = used.flatMap(({ options: { name } }) => name ?? []);
-    this.#names?.retain(names, this.#inUse!.dnsTtlMs, upstreamSet);
+    const names = used.flatMap(({ options: { name, address } }) => (address === undefined ? (name ?? []) : []));
+    this.#names?.retain([...(following?.names ?? []), ...names], this.#inUse!.dnsTtlMs, upstreamSet);
     // In a worker: the main thread checks.
     if (isWorker(this.threads)) return;
     if (checks !== null) this.#checks ??= this.#features.balancing.activeChecks(this.clock);
     this.#checks?.apply(upstreamSet, checks);
   }
 
+  #withName(options: PoolOptions): PoolOptions {
+    const { proxy, host, address } = options;
+    if (proxy !== undefined || isIP(host) !== 0) return options;
+    return { ...options, name: address === undefined ? this.hostName(host) : this.#hostNames.at(host, address) };
+  }
+
   #newPool(options: PoolOptions, maxConnections: number): Pool {
     const { clock, writeBatch } = this;
-    const isNamed = options.proxy === undefined && isIP(options.host) === 0;
-    const { lookup } = this.#lookUps;
-    if (isNamed) this.#names ??= new this.#features.outbound.Names({ clock, log: this.log, ...(lookup && { lookup }) });
-    const name = isNamed ? this.#names!.name(options.host) : undefined;
-    const named = name === undefined ? options : { ...options, name };
+    const named = this.#withName(options);
     if (named.protocol === "http" || named.protocol === "https")
       return new Http1Pool({ ...named, writeBatch }, maxConnections, clock);
     return this.#features.http2.http2Pool(named, maxConnections, clock);

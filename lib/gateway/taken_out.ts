@@ -3,7 +3,6 @@
  * place for it, and reports those that a configuration has no longer.
  */
 import { takenOut, takeOut, takeOutNamed, type TakenOut, type UpstreamState } from "../upstream/taken_out.ts";
-import type { TargetsRecord } from "../upstream/contracts.ts";
 import type { GatewayInternals } from "./internals.ts";
 
 export { takeOutNamed };
@@ -24,7 +23,8 @@ class TakenOutUpstreams {
 
   /**
    * Before the gateway serves: those that were out when the program ended stay out. Those that are gone are reported by
-   * `applied`, once the start has not failed; targets of SRV records are not known yet, and taken out once they are.
+   * `applied`, once the start has not failed; endpoints of records and names are not known yet, and taken out once they
+   * are.
    */
   restore(kept: readonly TakenOut[]): void {
     const { runtime, log } = this.#internals;
@@ -78,17 +78,15 @@ class TakenOutUpstreams {
     if (gone.length > 0) void this.#keep();
   }
 
-  /** Whether it may be a target of an SRV record that has had no answer since the start. */
+  /** Whether it may be an endpoint of a record or a name that has had no answer since the start. */
   #isAwaited({ service, id }: TakenOut): boolean {
     const plan = this.#internals.runtime.upstreamsOf(service);
-    return plan?.upstreamSet.awaited.has(id) === true && plan.following?.records.some(isUnanswered) === true;
+    if (plan?.following === undefined || !plan.upstreamSet.awaited.has(id)) return false;
+    const { records, names } = plan.following;
+    return records.some(({ state }) => state !== "current") || names.some(({ addresses }) => addresses.length === 0);
   }
 
   #keep(): Promise<void> | void {
     return this.#internals.configuration.options.takenOut?.write(this.#known);
   }
-}
-
-function isUnanswered({ state }: TargetsRecord): boolean {
-  return state !== "current";
 }

@@ -1,7 +1,8 @@
 /**
  * Compiles the upstreams of a service into the innermost handlers of its routes.
  */
-import type { DialTo } from "../base/egress.ts";
+import type { DialTo, Egress } from "../base/egress.ts";
+import { isForeignName } from "../base/ip_address.ts";
 import type { RecordUpstream, ServerUpstream, Service, Upstream } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import { attempts, onlyPicker, type AttemptsMeter, type AttemptsOptions } from "../upstream/attempts.ts";
@@ -18,7 +19,7 @@ export function compileUpstreams(service: Service, meter: AttemptsMeter | null, 
   if (tls?.verify === false)
     log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const maker = upstreamsMaker(service, meter, context);
-  if (upstreams.some(isRecord)) return features.balancing.followedUpstreams(service, maker, context);
+  if (upstreams.some(maker.follows)) return features.balancing.followedUpstreams(service, maker, context);
   const pools: PlannedPools = new Map();
   const plans = upstreams.filter(isServer).map((upstream) => maker.plan(serverEndpoint(upstream), pools));
   const { set, handlerFor } = maker.set(plans);
@@ -46,18 +47,22 @@ function upstreamsMaker(service: Service, meter: AttemptsMeter | null, context: 
     ? new features.outbound.UpstreamTls(service.tls, { clock: runtime.clock, handshakes: context.metrics })
     : undefined;
   const hasRecords = service.upstreams.some(isRecord);
+  const follows = (upstream: Upstream) => isRecord(upstream) || hasAddresses(upstream, service, egress);
+  const followed = service.upstreams.filter(follows).length;
+  const hasOneServer = service.upstreams.length === 1 && followed === 0;
   const dialTo: DialTo = (to) => {
     const dial = (hasRecords ? egress.with(to) : egress).dialer(to);
     return proxyProtocol === undefined ? dial : features.outbound.proxiedDial(dial, proxyProtocol, to);
   };
   const upstreamSet = runtime.upstreamSet(name);
   const memory = (key: string, bytes: number) => runtime.memory(key, bytes, inUse);
-  const tools = { ...runtime.healthTools, log, dialTo, memory, lasting: runtime.lasting };
-  const balanced = isPlain(service) ? null : features.balancing.balancedBy(service, upstreamSet, tools);
+  const tools = { ...runtime.healthTools, log, dialTo, memory, lasting: runtime.lasting, followed };
+  const balanced = hasOneServer && isPlain(service) ? null : features.balancing.balancedBy(service, upstreamSet, tools);
   return {
     upstreamSet,
+    follows,
     plan(endpoint, pools) {
-      const { id, host, port } = endpoint;
+      const { id, host, port, address } = endpoint;
       const destination = { host, port, why: "upstream" };
       const dial = dialTo(destination);
       const proxy = egress.proxyTo(destination);
@@ -67,6 +72,7 @@ function upstreamsMaker(service: Service, meter: AttemptsMeter | null, context: 
         port,
         dial,
         keepaliveIdleMs: pool.keepaliveIdleMs,
+        ...(address && { address }),
         ...(proxyProtocol && { proxyProtocol }),
         ...(tls === undefined ? {} : { tls }),
         ...(proxy === null ? {} : { proxy: proxy.identity }),
@@ -80,7 +86,8 @@ function upstreamsMaker(service: Service, meter: AttemptsMeter | null, context: 
       const handlerFor: HandlerFor = (timeouts) => {
         const forwarding = forwardOptions(service, timeouts, viaNameOf(gatewayName), context);
         const options = { picker, forwarding, totalMs: timeouts.totalMs, meter, log };
-        const tries = triesOf(service, options, upstreamSet, context);
+        const isTriedOnce = service.retries === undefined ? hasOneServer : service.retries.attempts === 0;
+        const tries = isTriedOnce ? attempts(options) : triesOf(service, options, upstreamSet, context);
         return guarded === null ? tries : guarded(tries);
       };
       return { set: { upstreamSet, ...set }, handlerFor };
@@ -88,15 +95,15 @@ function upstreamsMaker(service: Service, meter: AttemptsMeter | null, context: 
   };
 }
 
-/** Whether its one upstream gets every request, whatever it has done with those before. */
-function isPlain(service: Service): boolean {
-  const { health, split, sticky, circuitBreaker } = service;
-  return hasOneServer(service) && !health.enabled && (split ?? sticky ?? circuitBreaker) === undefined;
+/** Whether each address of its name is a server. A proxy looks names up itself. */
+function hasAddresses({ host, port }: ServerUpstream, { health }: Service, egress: Egress): boolean {
+  if (health.addresses === "one" || !isForeignName(host)) return false;
+  return egress.proxyTo({ host, port, why: "upstream" }) === null;
 }
 
-/** Whether it has never another upstream. */
-export function hasOneServer({ upstreams }: Service): boolean {
-  return upstreams.length === 1 && upstreams.every(isServer);
+/** Whether its one server gets every request, whatever it has done with those before. */
+function isPlain({ health, split, sticky, circuitBreaker }: Service): boolean {
+  return !health.enabled && (split ?? sticky ?? circuitBreaker) === undefined;
 }
 
 const PLAIN = { guarded: null, breaker: null, checks: null };
@@ -107,11 +114,8 @@ function triesOf(
   upstreamSet: UpstreamSet,
   { features, runtime }: FeatureContext,
 ): Handler {
-  const { retries } = service;
-  const isTriedOnce = retries === undefined ? hasOneServer(service) : retries.attempts === 0;
-  return isTriedOnce
-    ? attempts(options)
-    : features.balancing.triesOf(retries, options, upstreamSet, (name, make) => runtime.common(name, make));
+  const common = <T>(name: string, make: () => T) => runtime.common(name, make);
+  return features.balancing.triesOf(service.retries, options, upstreamSet, common);
 }
 
 /** The gateway's pseudonym in Via (RFC 9110 §7.6.3: a token). */

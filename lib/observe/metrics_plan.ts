@@ -70,7 +70,7 @@ export interface ServicePlan {
   /** Their groups, by id; of endpoints that change by the names that they have in metrics. */
   readonly upstreams: Map<string, string | null>;
   /** Whether it has upstreams that change without a reload. */
-  readonly hasRecords: boolean;
+  isFollowing: boolean;
   /** The ids of endpoints that change. */
   endpoints: readonly string[];
   /** When endpoints left whose figures are still there, by their names in metrics: see `setUpstreams`. */
@@ -80,7 +80,7 @@ export interface ServicePlan {
 
 interface Names {
   readonly name: string;
-  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined; readonly srv?: string }[];
+  readonly upstreams: readonly { readonly id: string; readonly group?: string | undefined }[];
   readonly routes: readonly { readonly name: string }[];
 }
 
@@ -116,9 +116,9 @@ export class MetricsPlan {
     const known = services.get(name);
     const planned: ServicePlan = {
       meter: known?.meter ?? new ServiceMeter(),
-      // The targets of an SRV record come with `setUpstreams`.
-      upstreams: new Map(upstreams.flatMap(({ id, group = null, srv }) => (srv === undefined ? [[id, group]] : []))),
-      hasRecords: upstreams.some(({ srv }) => srv !== undefined),
+      // Endpoints that change come in their place with `setUpstreams`.
+      upstreams: new Map(upstreams.map(({ id, group = null }) => [id, group])),
+      isFollowing: false,
       endpoints: [],
       gone: new Map(),
       routes: new Map(
@@ -143,6 +143,7 @@ export class MetricsPlan {
     const { upstreams, gone } = planned;
     const isInForce = this.#metrics.services.get(service) === planned;
     if (isInForce) for (const label of upstreams.keys()) gone.set(label, now);
+    planned.isFollowing = true;
     planned.endpoints = peers.map(({ id }) => id);
     upstreams.clear();
     for (const { id, label, group } of peers) {

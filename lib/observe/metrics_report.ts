@@ -83,6 +83,6 @@ export function addMetrics(
  * The tries of an upstream. Which endpoints have a name of their own depends on those before, which a worker may not
  * have had, or not together: what has none here is counted with the others that have none.
  */
-function triesOf({ meter, hasRecords }: ServicePlan, upstream: string, steps: StepCounter): Recent | undefined {
-  return meter.upstreams.get(upstream) ?? (hasRecords ? meter.others(steps) : undefined);
+function triesOf({ meter, isFollowing }: ServicePlan, upstream: string, steps: StepCounter): Recent | undefined {
+  return meter.upstreams.get(upstream) ?? (isFollowing ? meter.others(steps) : undefined);
 }

@@ -151,8 +151,8 @@ export async function explain(question: Question, displayed: Json, source: Expla
   }
   const { service, route } = place;
   const upstreams = upstreamSets.find((each) => each.service === service.name);
-  const records = ofRecords(service);
-  const unserved = upstreams === undefined ? [] : whyUnserved(upstreamSetReport(upstreams), records);
+  const followed = followedBy(service, upstreams?.peers ?? []);
+  const unserved = upstreams === undefined ? [] : whyUnserved(upstreamSetReport(upstreams), followed);
   // Another server may give an identity or headers.
   const isComplete = forwarded !== null && !steps.some(({ now }) => now.action === "asks");
   const plan = snapshot.inUse.upstreamSets.get(service.name);
@@ -179,7 +179,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
       ...unrun,
       ...ofTimeouts(route),
       ...chosen,
-      ...records,
+      ...followed,
       ...unserved,
       ...ofMethod(method),
     ],
@@ -263,22 +263,30 @@ function problemOf({ body, headers }: Reply): { readonly code: string | null; re
   return { code, detail: detail ?? `${title}.` };
 }
 
-/** What of its upstreams changes without a reload. */
-function ofRecords(service: DisplayedService): string[] {
-  const { upstreams } = service as DisplayedService & { readonly upstreams: readonly { readonly srv?: string }[] };
-  return upstreams.flatMap(({ srv }) =>
-    srv === undefined ? [] : `Upstreams of the service are the targets of the SRV record ${srv}, as name servers say.`,
-  );
+interface WithUpstreams {
+  readonly upstreams: readonly { readonly id: string; readonly host?: string; readonly srv?: string }[];
 }
 
-function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport, records: readonly string[]): string[] {
+/** What of its upstreams changes without a reload. */
+function followedBy(service: DisplayedService, peers: readonly { readonly id: string }[]): string[] {
+  const { upstreams } = service as DisplayedService & WithUpstreams;
+  const configured = new Set(upstreams.map(({ id }) => id));
+  return upstreams.flatMap(({ id: own, host, srv }) => {
+    if (srv !== undefined)
+      return `Upstreams of the service are the targets of the SRV record ${srv}, as name servers say.`;
+    const isDivided = peers.some(({ id }) => id.startsWith(`${own}/`) && !configured.has(id));
+    return isDivided ? `Upstreams of the service are the addresses of the name ${host}, as name servers say.` : [];
+  });
+}
+
+function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport, followed: readonly string[]): string[] {
   const reasons: string[] = [];
   if (circuitBreaker?.state === "open")
     reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
   const serving = upstreams.filter(({ share }) => share > 0);
   if (serving.length > 0 && serving.every(({ backup }) => backup))
     reasons.push("No other upstream of the service can be used: its backups get the requests.");
-  if (upstreams.length === 0 && records.length > 0) reasons.push("No targets are known at the moment.");
+  if (upstreams.length === 0 && followed.length > 0) reasons.push("No targets are known at the moment.");
   else if (!upstreams.some(({ usable }) => usable))
     reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
   return reasons;

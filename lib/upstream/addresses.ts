@@ -5,7 +5,9 @@
 import type { LookupAddress } from "node:dns";
 import net, { type LookupFunction } from "node:net";
 import { lookUp } from "../base/egress_clients.ts";
-import type { Address, NamesOptions } from "./contracts.ts";
+import { ignore } from "../base/errors.ts";
+import type { Address, HostName, NamesOptions } from "./contracts.ts";
+import { inOrder, MAX_TARGETS } from "./endpoints.ts";
 import { LookUp, LookUps } from "./look_ups.ts";
 
 export class Names extends LookUps<Name> {
@@ -23,12 +25,28 @@ export class Names extends LookUps<Name> {
     if (name === undefined) this.all.set(host, (name = new Name(host, this)));
     return name;
   }
+
+  at(host: string, address: Address): HostName {
+    const addresses = [address];
+    return {
+      host,
+      addresses,
+      hasHadSeveral: true,
+      isAwaited: false,
+      onChange: () => ignore,
+      connectOptions: () => connectOptions(() => Promise.resolve(addresses), address),
+    };
+  }
 }
 
 /** One host name, shared by all pools that connect to it. */
-export class Name extends LookUp<readonly Address[]> {
+export class Name extends LookUp<readonly Address[]> implements HostName {
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   addresses: readonly Address[] = [];
+  hasHadSeveral = false;
+  #isUnknown = true;
+  /** Of the last answer. */
+  #dropped = 0;
   readonly #names: Names;
   readonly #listeners = new Set<() => void>();
 
@@ -41,7 +59,11 @@ export class Name extends LookUp<readonly Address[]> {
     return this.name;
   }
 
-  /** Calls `listener` whenever `addresses` has changed. Returns a function that ends this. */
+  get isAwaited(): boolean {
+    return this.#isUnknown && this.isRetained;
+  }
+
+  /** Returns a function that ends this. */
   onChange(listener: () => void): () => void {
     // A new function for each call: one listener may be added twice.
     const own = () => listener();
@@ -58,21 +80,8 @@ export class Name extends LookUp<readonly Address[]> {
    * Options of a connection that goes to the address `first`, and if that is unreachable to the others; without `first`
    * it waits for a look-up.
    */
-  connectOptions(first: Address | undefined): { readonly lookup: LookupFunction; readonly autoSelectFamily: true } {
-    const lookup: LookupFunction = (_host, { all }, done) => {
-      // A promise, even if the addresses are known: `net` expects the answer in a later turn.
-      this.known().then(
-        (addresses) => {
-          // `first` may have left the name since.
-          const start = first === undefined ? 0 : Math.max(0, addresses.indexOf(first));
-          const list = [...addresses.slice(start), ...addresses.slice(0, start)] as LookupAddress[];
-          if (all === true) done(null, list);
-          else done(null, list[0]!.address, list[0]!.family);
-        },
-        (error: NodeJS.ErrnoException) => done(error, [] as LookupAddress[]),
-      );
-    };
-    return { lookup, autoSelectFamily: true };
+  connectOptions(first: Address | undefined): ConnectOptions {
+    return connectOptions(() => this.known(), first);
   }
 
   protected override ask(): Promise<readonly Address[]> {
@@ -83,21 +92,44 @@ export class Name extends LookUp<readonly Address[]> {
   }
 
   protected override ended(found: readonly Address[] | null, error: Error | null, failures: number): void {
+    const isFirst = this.#isUnknown;
+    this.#isUnknown = false;
     this.#report(error, failures);
     if (found !== null) this.#update(found);
+    else if (isFirst) this.#changed();
   }
 
   #update(found: readonly Address[]): void {
-    const unique = new Map<string, Address>(found.map(({ address, family }) => [address, { address, family }]));
+    const given = new Map<string, Address>(found.map(({ address, family }) => [address, { address, family }]));
+    const unique = this.#bounded(given);
     // Name servers rotate the order with each answer; that is no change.
     if (unique.size === this.addresses.length && this.addresses.every(({ address }) => unique.has(address))) return;
     // Addresses that stay are the same objects: connections are kept under them.
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
+    this.hasHadSeveral ||= this.addresses.length > 1;
     this.#names.tools.log.debug("the addresses of a name have changed", {
       host: this.name,
       addresses: [...unique.keys()].join(" "),
     });
+    this.#changed();
+  }
+
+  /** Of more than a thousand the same ones with each answer, whatever their order is. */
+  #bounded(found: Map<string, Address>): Map<string, Address> {
+    const dropped = Math.max(0, found.size - MAX_TARGETS);
+    if (dropped > 0 && dropped !== this.#dropped)
+      this.#names.tools.log.warn("addresses of a name are left out", { host: this.name, addresses: dropped });
+    this.#dropped = dropped;
+    if (dropped === 0) return found;
+    return new Map(
+      inOrder([...found.values()])
+        .slice(0, MAX_TARGETS)
+        .map((each) => [each.address, each]),
+    );
+  }
+
+  #changed(): void {
     for (const listener of [...this.#listeners]) listener();
   }
 
@@ -108,4 +140,24 @@ export class Name extends LookUp<readonly Address[]> {
     const meaning = this.addresses.length > 0 ? "its last addresses stay in use" : "there are no addresses yet";
     log.warn(`a name could not be looked up: ${meaning}`, { host: this.name, error: error.message });
   }
+}
+
+type ConnectOptions = ReturnType<HostName["connectOptions"]>;
+
+/** `first`: see `HostName`. Its rejection is the error of the connection. */
+function connectOptions(known: () => Promise<readonly Address[]>, first: Address | undefined): ConnectOptions {
+  const lookup: LookupFunction = (_host, { all }, done) => {
+    // A promise, even if the addresses are known: `net` expects the answer in a later turn.
+    known().then(
+      (addresses) => {
+        // `first` may have left the name since.
+        const start = first === undefined ? 0 : Math.max(0, addresses.indexOf(first));
+        const list = [...addresses.slice(start), ...addresses.slice(0, start)] as LookupAddress[];
+        if (all === true) done(null, list);
+        else done(null, list[0]!.address, list[0]!.family);
+      },
+      (error: NodeJS.ErrnoException) => done(error, [] as LookupAddress[]),
+    );
+  };
+  return { lookup, autoSelectFamily: true };
 }

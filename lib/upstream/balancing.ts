@@ -52,6 +52,8 @@ export interface BalancingTools extends HealthTools {
   /** Memory of the configuration that all threads share. */
   readonly memory: (name: string, bytes: number) => ArrayBufferLike;
   readonly lasting: Threads;
+  /** How many of its upstreams have servers that are others with time. */
+  readonly followed: number;
 }
 
 /** The upstreams of one service as a configuration has them. */

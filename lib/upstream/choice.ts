@@ -15,6 +15,7 @@ import {
 import type { Balancer } from "./balance.ts";
 import type { BalancedService } from "./balancing.ts";
 import type { HealthMemory, HealthTools, LatePlace } from "./contracts.ts";
+import { exactly } from "./endpoints.ts";
 import { Unsent } from "./faults.ts";
 import { OwnHeaders } from "./own_headers.ts";
 import { isUntouched } from "./try.ts";
@@ -73,6 +74,8 @@ export function applyPlans(
 ): void {
   const out = upstreamSet.peers.filter(({ health }) => !health.usable);
   const states = out.map(({ health }) => health.report.state);
+  const scale = turnScale(upstreamSet, plans);
+  if (scale !== 1) for (const { peer } of plans) peer.turn = exactly(peer.turn * scale);
   upstreamSet.apply(plans, breaker);
   applyHealth(upstreamSet, plans, tools);
   for (const [i, { id: upstream }] of isLogging ? out.entries() : []) {
@@ -80,6 +83,22 @@ export function applyPlans(
     if (now?.health.usable === true && now.takenOut === null)
       tools.log.warn("upstream back with a reload", { service: upstreamSet.service, upstream, was: states[i]! });
   }
+}
+
+/**
+ * What turns shrink by, which those under other weights have accumulated: used in a row, from 100:1 to 1:1, they would
+ * be a hundred times the same upstream. Where all weights change alike, as they do with the number of addresses of a
+ * name, the order goes on as it was. A new upstream has no turns yet, and takes none from those that stay.
+ */
+function turnScale(upstreamSet: UpstreamSet, plans: readonly UpstreamPlan[]): number {
+  let scale = Infinity;
+  for (const { peer, weight } of plans) {
+    if (upstreamSet.withId(peer.id) !== peer) continue;
+    const was = peer.takenOut?.weight ?? peer.weight;
+    const ratio = was === 0 ? 0 : weight / was;
+    scale = Math.min(scale, was === weight ? 1 : ratio);
+  }
+  return scale === Infinity ? 1 : scale;
 }
 
 /**

@@ -19,6 +19,8 @@ export interface PoolOptions extends ConnectTarget {
   readonly proxyProtocol?: "v1" | "v2";
   /** For "https" and "h2", and only for them. */
   readonly tls?: TlsToUpstreams;
+  /** The one address of `name` that it leads to. Default: it is not bound to one. */
+  readonly address?: Address;
   /** The identity of the proxy that `dial` goes through, and which looks names up. Default: there is none. */
   readonly proxy?: string;
 }

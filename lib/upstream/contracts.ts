@@ -298,7 +298,11 @@ export interface HostName {
   readonly host: string;
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   readonly addresses: readonly Address[];
-  /** Returns what ends it. */
+  /** Whether it has had more than one at a time. */
+  readonly hasHadSeveral: boolean;
+  /** Whether its first look-up is on the way. */
+  readonly isAwaited: boolean;
+  /** Called when `addresses` has changed, and after the first look-up. Returns what ends it. */
   onChange(listener: () => void): () => void;
   /** For `net.connect`. `first`: the address to begin with, if the name still has it. */
   connectOptions(first: Address | undefined): { readonly lookup: LookupFunction; readonly autoSelectFamily: true };
@@ -307,4 +311,6 @@ export interface HostName {
 export interface HostNames extends Retaining<HostName> {
   /** The one `HostName` of a host; undefined for an address. */
   name(host: string): HostName | undefined;
+  /** The same with one of its addresses alone, which is not looked up again. */
+  at(host: string, address: Address): HostName;
 }

@@ -1,8 +1,9 @@
 /**
- * The endpoints that an SRV record names for an upstream of a service.
+ * The endpoints of an upstream whose servers are others with time: the targets of an SRV record, or the addresses of a
+ * host name.
  */
 import type { UpstreamEndpoint } from "./upstream_set.ts";
-import type { RecordTarget } from "./contracts.ts";
+import type { Address, HostName, RecordTarget } from "./contracts.ts";
 
 interface RecordUpstream {
   readonly id: string;
@@ -11,7 +12,13 @@ interface RecordUpstream {
   readonly requestHeaders?: Readonly<Record<string, string>>;
 }
 
-/** Of one answer to the look-up of a record; further ones are dropped. */
+interface NamedUpstream extends RecordUpstream {
+  readonly host: string;
+  readonly port: number;
+  readonly weight: number;
+}
+
+/** Of one answer to the look-up of a record or a name; further ones are dropped. */
 export const MAX_TARGETS = 1_000;
 
 /** Beside targets that have a weight: "a very small chance of being selected" (RFC 2782). */
@@ -34,4 +41,38 @@ export function recordEndpoints(
     const share = weight > 0 ? weight : weighed.has(priority) ? SMALL_WEIGHT : 1;
     return { ...common, id: `${id}/${name}:${port}`, host, port, weight: share, rank };
   });
+}
+
+/**
+ * One for each address, all with the same part of the weight. A name that has never had several at a time is one
+ * endpoint under the upstream's own id, whose connections follow it to another address: so is one that has not been
+ * looked up yet.
+ */
+export function addressEndpoints(
+  upstream: NamedUpstream,
+  { addresses, hasHadSeveral }: Pick<HostName, "addresses" | "hasHadSeveral">,
+): readonly UpstreamEndpoint[] {
+  const { id, weight, backup = false, ...common } = upstream;
+  const rank = backup ? 1 : 0;
+  if (!hasHadSeveral) return [{ ...common, id, weight, rank }];
+  const share = exactly(weight / addresses.length);
+  return inOrder(addresses).map((address) => {
+    const host = address.address.includes(":") ? `[${address.address}]` : address.address;
+    return { ...common, id: `${id}/${host}:${common.port}`, address, weight: share, rank };
+  });
+}
+
+/**
+ * The nearest number whose sums are exact in floating point: with thirds, upstreams of equal weight would not be used
+ * in turn, as their turns would not return to 0.
+ */
+export function exactly(weight: number): number {
+  return Math.round(weight * PARTS) / PARTS;
+}
+
+const PARTS = 2 ** 26;
+
+/** IPv4 first. Answers have them in any order. */
+export function inOrder(addresses: readonly Address[]): readonly Address[] {
+  return [...addresses].sort((a, b) => a.family - b.family || (a.address < b.address ? -1 : 1));
 }

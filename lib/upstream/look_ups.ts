@@ -90,6 +90,10 @@ export abstract class LookUp<Answer> {
     return this.#holders === 0 && this.#looking === null;
   }
 
+  protected get isRetained(): boolean {
+    return this.#holders > 0;
+  }
+
   hold(): void {
     if (this.#holders++ > 0) return;
     this.lookUps.remember(this);

@@ -35,8 +35,8 @@ export function takeOut(
 }
 
 /**
- * The same by name. A target of an SRV record may not be there yet: threads look it up at different times. `following`:
- * whether the service has such a record.
+ * The same by name. An endpoint of a record or a name may not be there yet: threads look it up at different times.
+ * `following`: whether the service has such upstreams.
  */
 export function takeOutNamed(
   { upstreamSet, following }: { readonly upstreamSet: UpstreamSet; readonly following?: object },

@@ -5,6 +5,7 @@
 import { ignore, type Fault } from "../base/errors.ts";
 import type { Reply } from "../http/reply.ts";
 import type {
+  Address,
   BreakerSettings,
   WeighedUpstream,
   CircuitBreaker,
@@ -122,11 +123,16 @@ export function authorityOf({
   return port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
 }
 
-/** One server of a service: an upstream of its configuration, or a target of one that is an SRV record. */
+/**
+ * One server of a service: an upstream of its configuration, a target of one that is an SRV record, or an address of
+ * one that is a name.
+ */
 export interface UpstreamEndpoint extends Standing {
   readonly id: string;
   readonly host: string;
   readonly port: number;
+  /** Of `host`, which it is reached at. Default: all that it has. */
+  readonly address?: Address;
 }
 
 /** Which requests an endpoint gets, and with what. */
@@ -197,13 +203,7 @@ export class UpstreamSet {
     this.#byId = new Map(plans.map(({ peer }) => [peer.id, peer]));
     const staying = new Set(plans.map(({ peer }) => peer.health));
     for (const { health } of before.values()) if (!staying.has(health)) health.close();
-    // Turns accumulated under other weights would be used in a row: from 100:1 to 1:1, a hundred times the same
-    // upstream. A new one has no turns yet, and takes none from those that stay.
-    const isReweighted = plans.some(
-      ({ peer, weight }) => before.get(peer.id) === peer && (peer.takenOut?.weight ?? peer.weight) !== weight,
-    );
     for (const { peer, weight, group = null, health } of plans) {
-      if (isReweighted) peer.turn = 0;
       const out = before.get(peer.id)?.takenOut ?? this.awaited.get(peer.id) ?? null;
       peer.takenOut = out && { ...out, weight };
       peer.weight = peer.takenOut === null ? weight : 0;

@@ -109,6 +109,7 @@ describe("configSchema", () => {
             healthyThreshold: 2,
             unhealthyThreshold: 3,
             expectStatus: "200-399",
+            addresses: "each",
             passive: { maxFailures: 5, windowMs: 10_000, ejectMs: 10_000, statuses: [], slowStartMs: 0 },
           },
         },

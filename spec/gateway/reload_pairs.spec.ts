@@ -57,6 +57,7 @@ const HEALTH = {
   unhealthy_threshold: 2,
   expect_status: [200],
   request_headers: true,
+  addresses: "one",
   passive: PASSIVE,
 };
 const MODULE =

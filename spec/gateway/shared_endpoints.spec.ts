@@ -45,8 +45,10 @@ function bench() {
       const tools = { clock, log: silentLog, changes, make, memory, lasting, dialTo: () => null as never };
       return {
         apply(upstreams: string) {
+          const service = serviceOf(upstreams);
+          const followed = service.upstreams.filter((each) => "srv" in each).length;
           const plans = (["a", "b"] as const).map((id) => ({ peer: set.peer(id, pools[id]), weight: 1, health: null }));
-          applyPlans(set, balancedBy(serviceOf(upstreams), set, tools)(plans), tools, false);
+          applyPlans(set, balancedBy(service, set, { ...tools, followed })(plans), tools, false);
         },
         usable: () => set.peers.map(({ health }) => health.usable),
         fail: (id: string) => set.withId(id)!.health.countFailure("refused"),

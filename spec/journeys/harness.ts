@@ -121,11 +121,14 @@ export interface RestartableBackend {
 }
 
 /** A backend of any protocol that can be stopped and started again. */
-export async function restartableBackend(protocol: Protocol = "http"): Promise<RestartableBackend> {
+export async function restartableBackend(
+  protocol: Protocol = "http",
+  { host = "127.0.0.1", port: wanted = 0 } = {},
+): Promise<RestartableBackend> {
   const sockets = new Set<Socket>();
   let server: Server;
   // Not one that the system may give to another listener while this one is down.
-  let port = await freePort();
+  let port = wanted || (await freePort());
   const unfinished = new Set<ServerResponse>();
   let dying = false;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
@@ -149,7 +152,7 @@ export async function restartableBackend(protocol: Protocol = "http"): Promise<R
         });
       }
       server.on("error", reject);
-      server.listen(port, "127.0.0.1", resolve);
+      server.listen(port, host, resolve);
     });
   const kill = async () => {
     dying = true;
@@ -165,7 +168,7 @@ export async function restartableBackend(protocol: Protocol = "http"): Promise<R
   onTestFinished(kill);
   const self: RestartableBackend = {
     port,
-    id: `127.0.0.1:${port}`,
+    id: `${host}:${port}`,
     requests: 0,
     answer: (_request, response) => void response.end(`from ${self.id}`),
     kill,

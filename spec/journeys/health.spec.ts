@@ -130,7 +130,7 @@ describe("host names of upstreams", () => {
       );
       let addresses = LOOPBACK.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
       const lookups: string[] = [];
-      const { port } = await running(
+      const { port, gateway } = await running(
         oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }, { dns_ttl_ms: 1000 }),
         {
           clock,
@@ -143,11 +143,14 @@ describe("host names of upstreams", () => {
             Array.from({ length: 12 }, async () => (await ask(port, { path: "/a/x" })).body.toString()),
           ),
         );
+      const count = () => gateway.health.services[0]!.upstreams.length;
+      // Changes are put into force together.
+      await eventually(() => (clock.advance(10), count() === LOOPBACK.length));
       expect([...(await used())].sort()).toEqual([...LOOPBACK].sort());
       addresses = addresses.slice(1, 2);
       clock.advance(1000);
       await eventually(() => lookups.length === 2, "the second look-up");
-      await new Promise((resolve) => setImmediate(resolve));
+      await eventually(() => (clock.advance(10), count() === 1));
       expect([...(await used())]).toEqual(["127.0.0.2"]);
       expect(lookups).toEqual(["backend.test", "backend.test"]);
     },

@@ -206,13 +206,13 @@ describe("the reports of workers", () => {
   );
 
   it("have the tries of endpoints that have no name of their own in the main thread counted as those of others", () => {
-    const following = (records: boolean, ...labels: readonly string[]) => {
+    const following = (isFollowing: boolean, ...labels: readonly string[]) => {
       const metrics = new Metrics();
       const plan = metrics.plan();
-      plan.service({ name: "s", upstreams: [{ id: "u", ...(records && { srv: "_x._tcp.y" }) }], routes: [] });
-      plan.apply();
+      plan.service({ name: "s", upstreams: [{ id: "u" }], routes: [] });
       const peers = labels.map((label) => ({ id: label, label, group: null }));
-      if (records) plan.setUpstreams("s", peers, 0);
+      if (isFollowing) plan.setUpstreams("s", peers, 0);
+      plan.apply();
       return metrics;
     };
     const counted = (from: Metrics, to: Metrics) => {

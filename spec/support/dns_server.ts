@@ -36,6 +36,8 @@ export interface DnsServer {
   delayMs: number;
   /** As `GatewayOptions.lookUpService`, by this server. */
   readonly lookUpService: (record: string) => Promise<dns.SrvRecord[]>;
+  /** As `GatewayOptions.lookup`, by this server: IPv4 addresses alone. */
+  readonly lookup: (host: string) => Promise<{ readonly address: string; readonly family: number }[]>;
 }
 
 const TYPES = new Map([
@@ -67,16 +69,18 @@ export async function dnsServer({ timeout = 200, tries = 2 } = {}): Promise<DnsS
       }
     });
   });
+  const resolver = () => {
+    const made = new dns.promises.Resolver({ timeout, tries });
+    made.setServers([`127.0.0.1:${self.port}`]);
+    return made;
+  };
   const self: DnsServer = {
     port: 0,
     answers: new Map(),
     asked: [],
     delayMs: 0,
-    lookUpService(record) {
-      const resolver = new dns.promises.Resolver({ timeout, tries });
-      resolver.setServers([`127.0.0.1:${self.port}`]);
-      return resolver.resolveSrv(record);
-    },
+    lookUpService: (record) => resolver().resolveSrv(record),
+    lookup: async (host) => (await resolver().resolve4(host)).map((address) => ({ address, family: 4 })),
   };
   const reply = (query: Buffer, over: "udp" | "tcp", send: (packet: Buffer) => void) => {
     const { name, type, end } = questionIn(query);

@@ -2,8 +2,9 @@ import { describe, expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { Breaker } from "../../lib/upstream/breaker.ts";
-import { applyHealth, pickerAmong } from "../../lib/upstream/choice.ts";
+import { applyPlans, pickerAmong } from "../../lib/upstream/choice.ts";
 import type { HealthTools } from "../../lib/upstream/contracts.ts";
+import { exactly } from "../../lib/upstream/endpoints.ts";
 import { Health } from "../../lib/upstream/health.ts";
 import type { HealthSettings } from "../../lib/upstream/contracts.ts";
 import { UpstreamTls } from "../../lib/upstream/tls.ts";
@@ -30,10 +31,7 @@ function bench(text: string) {
     changes: new Int32Array(1),
     make: (options) => new Health(options),
   };
-  const force = (plans: readonly UpstreamPlan[]) => {
-    fleet.apply(plans, null);
-    applyHealth(fleet, plans, tools);
-  };
+  const force = (plans: readonly UpstreamPlan[]) => applyPlans(fleet, { plans, breaker: null }, tools, false);
   const pools = new Map<string, ReturnType<typeof madeUpPool>>();
   const apply = (next: string) => {
     const plans = next.split(" ").map((item): UpstreamPlan => {
@@ -84,6 +82,23 @@ describe("the choice of upstreams", () => {
     picks(60);
     apply("a b");
     expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
+  });
+
+  it("the choice of upstreams goes on in its order where all weights change alike, without a drift", () => {
+    const shares = (count: number) => ["a", "b", "c", "d"].slice(0, count).map((id) => `${id}:${exactly(1 / count)}`);
+    const { apply, picks } = bench(shares(3).join(" "));
+    expect(picks(4)).toBe("abca");
+    for (const count of [4, 3]) {
+      const { picker } = apply(shares(count).join(" "));
+      const next = () => picker.pick(madeUpExchange(), [])!.id;
+      const order = Array.from({ length: 40 }, next).join("");
+      // After a it is b's turn, and not a's, as it is where turns begin anew.
+      expect(order.startsWith("b")).toBe(true);
+      const round = order.slice(-count);
+      expect(new Set(round).size).toBe(count);
+      expect(order.endsWith(round + round + round)).toBe(true);
+      while (next() !== "a");
+    }
   });
 
   it("the choice of upstreams skips an upstream that was tried", () => {

@@ -100,19 +100,25 @@ export function methodsOf({ methods }: Pick<RouteConfig, "methods">): string {
 }
 
 /**
- * What a service has as `health` knows it: the targets in the place of an SRV record, or the record while it has none.
+ * What a service has as `health` knows it: in the place of an SRV record its targets, in that of a name its addresses,
+ * if it has several; the record or the name while it has none.
  */
 export function endpointsOf(
   { upstreams }: Pick<ServiceConfig, "upstreams">,
   health: ServiceHealth | null,
 ): readonly UpstreamConfig[] {
   return upstreams.flatMap((upstream) => {
-    if (upstream.srv === undefined) return [upstream];
-    const targets = (health?.upstreams ?? []).filter(({ id }) => id.startsWith(`${upstream.id}/`));
-    return targets.length === 0
+    const endpoints = (health?.upstreams ?? []).filter(({ id }) => ownerOf(upstreams, id) === upstream);
+    return endpoints.length === 0
       ? [upstream]
-      : targets.map(({ group, ...target }) => ({ ...target, group: group ?? undefined }));
+      : endpoints.map(({ group, ...endpoint }) => ({ ...endpoint, group: group ?? undefined }));
   });
+}
+
+/** The upstream of the configuration that an endpoint is of, which is not configured itself: its id begins with it. */
+export function ownerOf(upstreams: readonly UpstreamConfig[], id: string): UpstreamConfig | undefined {
+  if (upstreams.some((each) => each.id === id)) return undefined;
+  return upstreams.find((each) => id.startsWith(`${each.id}/`));
 }
 
 /** "10.0.1.10:8080", "[::1]:8080", "SRV _http._tcp.orders.internal" */

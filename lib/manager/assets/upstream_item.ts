@@ -6,7 +6,7 @@ import { factList, link, section, setOptional, stateBadge } from "./components.t
 import { el, replace, setText, whenChanged } from "./dom.ts";
 import { failures, usedRoutes } from "./failures.ts";
 import { percent } from "./format.ts";
-import { addressOf, endpointsOf } from "./inventory.ts";
+import { addressOf, endpointsOf, ownerOf } from "./inventory.ts";
 import { editTab, itemPage, settingsTab, stackOf, trafficTab } from "./item_page.ts";
 import { live } from "./live.ts";
 import type { Frame, OpenPage } from "./page.ts";
@@ -31,9 +31,8 @@ export const onePage: OpenPage = (frame, [serviceName = "", id = ""]) =>
     itemOf(row) {
       const { service, upstream } = row;
       const of = { service: serviceName, upstream: id };
-      // A target of an SRV record is configured as that.
-      const record = service.upstreams.find((each) => each.srv !== undefined && id.startsWith(`${each.id}/`));
-      const configured = record?.id ?? id;
+      // An endpoint is configured as its record or its name.
+      const configured = ownerOf(service.upstreams, id)?.id ?? id;
       const { group } = upstream;
       const isCanary = group !== undefined && service.split?.some((split) => split.group === group) === true;
       const share = isCanary && (["Change the share", "share", serviceName, group] as const);
