@@ -24,6 +24,16 @@ export interface HistoryEntry {
   readonly masked: number;
 }
 
+/** The history of a configuration's file is beside it. */
+export function historyBeside(configPath: string): string {
+  return join(dirname(resolve(configPath)), `.${basename(configPath)}.history`);
+}
+
+/** That of a configuration from a URL is in the folder of STATE_DIR. */
+export function historyIn(stateDir: string): string {
+  return join(resolve(stateDir), "history");
+}
+
 type Stored = HistoryEntry & { readonly name: string; readonly bytes: number };
 
 const MAX_ENTRIES = 20;
@@ -43,8 +53,8 @@ export class ConfigHistory {
   /** Resolves when all so far has been read and written. */
   #last: Promise<void>;
 
-  constructor(configPath: string, log: Log) {
-    this.folder = join(dirname(resolve(configPath)), `.${basename(configPath)}.history`);
+  constructor(folder: string, log: Log) {
+    this.folder = folder;
     this.#log = log;
     this.#last = this.#open();
   }

@@ -15,7 +15,8 @@ import { instanceLabels, limitersOf, allRoutes } from "../report/families.ts";
 import type { Inbound } from "../server/inbound.ts";
 import { eachInSlices, largeAnswer } from "./large_answers.ts";
 import { json } from "./replies.ts";
-import type { InterfaceOptions } from "./views.ts";
+import { view as snakeView, type InterfaceOptions } from "./views.ts";
+import { configSourceOf } from "../report/reports.ts";
 import { workerReportsOf } from "../report/worker_reports.ts";
 
 type Options = Pick<InterfaceOptions, "gateway" | "refresh">;
@@ -60,6 +61,7 @@ export async function processRequest({ headers }: Inbound, options: Options): Pr
     open_files: value("process_open_fds") ?? null,
     connections: alone.connections,
     in_flight: alone.inFlight,
+    source: snakeView(configSourceOf(internals.configuration)),
     threads: threads.map((thread) => ({
       worker: thread.worker,
       heap_bytes: thread.heapBytes,

@@ -154,6 +154,7 @@ const TIMES: ReadonlySet<string> = new Set<Time>([
   "loadedAt",
   "notAfter",
   "nextAt",
+  "keptAt",
 ]);
 
 function rounded(value: number | StatusCounts | GatewayStats["codesPerS"]): unknown {

@@ -17,7 +17,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/inbound.ts";
 import type { Endpoint, OnRequest, Who } from "./endpoints.ts";
 import { logChange } from "./change_log.ts";
-import { ConfigHistory, type HistoryEntry } from "./history.ts";
+import { ConfigHistory, historyBeside, historyIn, type HistoryEntry } from "./history.ts";
 import { readConfiguration, readJsonBody } from "./json_body.ts";
 import { maskIn, maskSteps } from "./masked_text.ts";
 import { validateRequest } from "./reload_request.ts";
@@ -32,7 +32,7 @@ export interface WritingOptions extends Pick<
   readonly gateway: ReportedGateway;
   readonly onRequest: Pick<OnRequest, "upstream" | "rollover">;
   /** `configKeyPath`: null: the configuration needs no signature. */
-  readonly settings: Pick<Settings, "configPath" | "configKeyPath">;
+  readonly settings: Pick<Settings, "configPath" | "configKeyPath" | "source" | "stateDir">;
 }
 
 const UPSTREAM = /^\/gateway\/upstreams\/[^/]+\/[^/]+$/;
@@ -94,13 +94,17 @@ export class Writing {
   /** From now on each configuration that comes into force is in the history, beginning with the present one. */
   followGateway(): void {
     const configuration = this.#configuration;
-    if (configuration.options.configFile === undefined) return;
-    this.#file
-      .removeUnfinished()
-      .catch((error: unknown) =>
-        this.#options.log.debug("unfinished files beside the configuration stay", { error: messageOf(error) }),
-      );
-    this.#history = new ConfigHistory(configuration.options.configFile, this.#options.log);
+    const { configFile } = configuration.options;
+    const { source, stateDir } = this.#options.settings;
+    if (configFile === undefined || (source !== null && stateDir === null)) return;
+    if (source === null)
+      this.#file
+        .removeUnfinished()
+        .catch((error: unknown) =>
+          this.#options.log.debug("unfinished files beside the configuration stay", { error: messageOf(error) }),
+        );
+    const folder = source === null ? historyBeside(configFile) : historyIn(stateDir!);
+    this.#history = new ConfigHistory(folder, this.#options.log);
     const { inForce, loadedAt: at } = configuration;
     this.#remember(inForce, { at, by: { cause: "start" }, changes: [] });
     configuration.onApplied = ({ inForce: next, at: readAt, askers: [asked], changes }) => {
@@ -130,7 +134,7 @@ export class Writing {
 
   async #source({ target }: Inbound, who: Who): Promise<Reply> {
     const isMasked = this.#isMasked(target, who);
-    const state = this.#ownFile().read();
+    const state = this.#state();
     const { text, digest } = state;
     const body = isMasked ? await this.#masked(text, digest) : text;
     const readOnly = this.#whyReadOnly(state);
@@ -282,12 +286,20 @@ export class Writing {
   #maskError(text: Buffer, before?: FileState): ConfigError | null {
     if (!text.includes(MASK)) return null;
     const written = text.toString();
-    const at = maskIn(written, (before ?? this.#ownFile().read()).text.toString());
+    const at = maskIn(written, (before ?? this.#state()).text.toString());
     return at < 0 ? null : refused(written, at);
   }
 
   get #configuration() {
     return GatewayCore.internalsOf(this.#options.gateway).configuration;
+  }
+
+  /** What the file has; of a configuration from a URL what is in force. Throws a `Fault`. */
+  #state(): FileState {
+    if (this.#options.settings.source === null) return this.#ownFile().read();
+    const { inForce, options } = this.#configuration;
+    const text = "text" in inForce.source ? Buffer.from(inForce.source.text) : Buffer.alloc(0);
+    return { target: options.configFile!, text, digest: inForce.snapshot.digest };
   }
 
   /** Throws a `Fault` where there is none. */
@@ -298,7 +310,12 @@ export class Writing {
 
   /** Throws a `Fault` also where it cannot be changed from here. */
   #checkedFile(): SourceFile {
-    const { configPath, configKeyPath } = this.#options.settings;
+    const { configPath, configKeyPath, source } = this.#options.settings;
+    if (source !== null)
+      throw new Fault(
+        "conflict",
+        `The configuration is from ${configPath}: change it there; this gateway only reads it.`,
+      );
     if (configKeyPath === null) return this.#ownFile();
     throw new Fault(
       "conflict",

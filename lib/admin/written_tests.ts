@@ -3,6 +3,7 @@
  * as written.
  */
 import { readRegularFile } from "../base/regular_file.ts";
+import { atOnce } from "../base/time_slices.ts";
 import { formatPath, nodeAt, type Path } from "../config/json.ts";
 import { parseJson } from "../config/json_parser.ts";
 import { sourceDigest } from "../config/load.ts";
@@ -27,11 +28,11 @@ export function writtenTests(gateway: Pick<ShownGateway, "lastTests">, secrets: 
   const { configuration } = GatewayCore.internalsOf(gateway);
   const {
     snapshot,
-    options: { configFile },
+    options: { configFile, textSource },
   } = configuration;
   const { digest } = gateway.lastTests;
   const isInForce = digest === snapshot.digest;
-  const text = isInForce || configFile === undefined ? null : textWith(digest, configFile);
+  const text = isInForce || configFile === undefined ? null : textWith(digest, configFile, textSource);
   if (!isInForce && text === null) return [];
   const before = known[secrets].get(snapshot);
   if (before?.digest === digest) return before.tests;
@@ -76,9 +77,9 @@ function ownTests(text: Buffer | string): readonly Test[] {
 }
 
 /** Null: the file has another text by now. */
-function textWith(digest: string, file: string): Buffer | null {
+function textWith(digest: string, file: string, textSource: Configuration["options"]["textSource"]): Buffer | null {
   try {
-    const text = readRegularFile(file);
+    const text = textSource === undefined ? readRegularFile(file) : atOnce(textSource.current()).text;
     return sourceDigest(text) === digest ? text : null;
   } catch {
     return null;

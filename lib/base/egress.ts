@@ -21,7 +21,7 @@ export interface Destination {
   readonly srv?: true;
   /**
    * "upstream", "health", "jwks", "introspection", "oidc", "forward_auth", "http_log", "mirror", "redis", "otlp",
-   * "manager", "admin", "acme", "egress_proxy", or what a plugin kind says.
+   * "manager", "admin", "acme", "config", "egress_proxy", or what a plugin kind says.
    */
   readonly why: string;
 }

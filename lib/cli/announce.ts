@@ -70,7 +70,10 @@ export function announce(started: Started, settings: Settings, log: Log): void {
   }
   // Without it nothing in the configuration causes one of them.
   const warnings = started.reported?.status.warnings ?? [];
-  logWarnings(log, [...warnings.filter(({ code }) => OF_SETTINGS.has(code)), ...gateway.configWarnings]);
+  logWarnings(log, [
+    ...warnings.filter(({ code, path }) => OF_SETTINGS.has(code) && !isOfConfiguration(code, path)),
+    ...gateway.configWarnings,
+  ]);
   const proxies = PROXIES.flatMap((name) => [name, name.toLowerCase()]).filter((name) => process.env[name]);
   if (proxies.length > 0) log.warn(`proxies of the environment are not used: ${proxies.join(", ")}`);
   features.loaded.http2?.warnOfNode({ ...snapshot.config, https }, log);
@@ -85,5 +88,10 @@ function whenOf({ source }: Settings): string {
 /** Variables that other programs read; whoever sets them may expect it here. */
 const PROXIES = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"];
 
+/** Of a secret in the configuration, which is among its warnings. */
+function isOfConfiguration(code: string, path: string | null): boolean {
+  return code === "plain_http_secret" && path !== null;
+}
+
 /** Warnings that the settings cause. */
-const OF_SETTINGS: ReadonlySet<string> = new Set(["mtls_idle", "quota_not_durable"]);
+const OF_SETTINGS: ReadonlySet<string> = new Set(["mtls_idle", "quota_not_durable", "plain_http_secret"]);

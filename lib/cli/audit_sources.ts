@@ -29,6 +29,7 @@ import {
   type AuditedModule,
 } from "./audit_modules.ts";
 import { featuresNamedBy, settingsOf, type Named } from "./on_demand.ts";
+import { configOf } from "./config_file.ts";
 import { checkHttps } from "./tls_files.ts";
 import { NAME_FILES, realPath, touchedFiles, unique } from "./touched_files.ts";
 
@@ -67,17 +68,15 @@ export async function auditOf(flags: Flags) {
     return readRegularFile(path);
   };
   const settings = await settingsOf(flags, process.env, { readFile });
-  const { configPath, configKeyPath } = settings;
-  const configKeyFile = configKeyPath ?? undefined;
-  const modules = await loadPluginModules(configPath, process.env, configKeyFile);
+  const from = await configOf(settings);
+  const modules = await loadPluginModules(from.configFile, process.env, from.configKeyFile, from.textSource);
   for (const name of featuresNamedBy(settings)) await modules.loadFeature(name);
   const reader = new ConfigReader(
     {
-      configFile: configPath,
+      ...from,
       modules,
       https: settings.serverCertPath !== null,
       acme: "checked",
-      ...(configKeyFile !== undefined && { configKeyFile }),
     },
     readRegularFile,
   );
@@ -132,7 +131,8 @@ export async function auditOf(flags: Flags) {
     dials: [...dials, ...(hasNameServers ? nameServers() : [])],
     secrets: unique([...secretsOfSettings(settings, flags), ...secretsOf(read), ...keys.map((path) => `file:${path}`)]),
   };
-  return { audit, settings, hasHttps, config, kinds: read.valid.kinds, features: modules, hasTests, watched, patterns };
+  const { kinds } = read.valid;
+  return { audit, settings, from, hasHttps, config, kinds, features: modules, hasTests, watched, patterns };
 }
 
 function onRequest(settings: Settings, atStart: readonly AuditedModule[]): readonly AuditedModule[] {
@@ -159,8 +159,8 @@ function throughProxy(
   if (settings === undefined) return dials;
   const { egressProxy, proxyDestination } = features.outbound;
   const proxy = egressProxy(settings);
-  // The UI of another gateway is no part of this one.
-  const isBehind = (to: Destination) => to.why !== "manager" && proxy.leadsTo(to);
+  // The UI of another gateway is no part of this one, and the source of a configuration is not led by what it gives.
+  const isBehind = (to: Destination) => to.why !== "manager" && to.why !== "config" && proxy.leadsTo(to);
   return [...dials.map((to) => (isBehind(to) ? { ...to, via: proxy.address } : to)), proxyDestination(settings)];
 }
 
@@ -180,7 +180,7 @@ function listensOf(
 }
 
 function dialsOf(
-  { tracing, metricsExport, logsExport, manager }: Settings,
+  { tracing, metricsExport, logsExport, manager, source }: Settings,
   configured: readonly Destination[],
 ): Destination[] {
   const backend = manager?.backendUrl ?? null;
@@ -190,6 +190,7 @@ function dialsOf(
       to === null ? [] : [destinationOf(new URL(to.url), "otlp")],
     ),
     ...(backend === null ? [] : [destinationOf(new URL(backend), "manager")]),
+    ...(source?.url.servers ?? []).map(({ host, port }) => ({ host, port, why: "config" })),
   ];
   return [...new Map(all.map((each) => [JSON.stringify(each), each])).values()];
 }
@@ -202,9 +203,12 @@ function secretsOfSettings({ serverKeyPath, admin }: Settings, flags: Flags): st
     "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
     "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
   ];
-  const files = [SETTINGS.adminPasswordFile, SETTINGS.adminViewerPasswordFile, SETTINGS.metricsTokenFile].flatMap(
-    ({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || [],
-  );
+  const { adminPasswordFile, adminViewerPasswordFile, metricsTokenFile } = SETTINGS;
+  const { sourceTokenPath, etcdPasswordPath, sourceKeyPath } = SETTINGS;
+  const files = [
+    ...[adminPasswordFile, adminViewerPasswordFile, metricsTokenFile],
+    ...[sourceTokenPath, etcdPasswordPath, sourceKeyPath],
+  ].flatMap(({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || []);
   return [
     ...variables
       .filter((name) => process.env[name] !== undefined && process.env[name] !== "")

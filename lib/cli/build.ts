@@ -60,7 +60,7 @@ export const build: RunCommand = async (given, commands) => {
   const unknown = asked.find((name) => !known.includes(name));
   if (unknown !== undefined) throw new Failure(`--with: there is no "${unknown}"; there are ${known.join(", ")}`, 2);
   const audited = await auditOf({ ...shared, config });
-  await check(config, audited);
+  await check(audited);
   const rows = rowsOf(commands);
   const needed = await needs(rows, audited, asked.flatMap(broughtBy));
   const modules = modulesOf(
@@ -102,8 +102,8 @@ function refuseFilled(folder: string): void {
 }
 
 /** Throws the `ConfigError` that a start would. */
-async function check(file: string, { settings }: Audited): Promise<void> {
-  const candidate = await openCandidate(file, settings.configKeyPath ?? undefined);
+async function check({ settings, from }: Audited): Promise<void> {
+  const candidate = await openCandidate(from);
   try {
     if (settings.tests === "run") await candidate.configuration.testFirst("strict");
   } finally {

@@ -8,7 +8,8 @@ import { readRegularFile } from "../base/regular_file.ts";
 import type { Issue } from "../config/json.ts";
 import { readValues } from "../config/start_settings.ts";
 import { SETTINGS } from "../config/settings_table.ts";
-import type { Settings } from "../config/settings_types.ts";
+import type { Settings, SourceSettings } from "../config/settings_types.ts";
+import { readSourceSettings } from "../config/source_settings.ts";
 import type { Kept, Seen } from "../gateway/features.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { ConfigurationOptions } from "../gateway/options.ts";
@@ -20,8 +21,8 @@ import type { Config } from "../config/model.ts";
 import { placedWarnings } from "../proof/placed_warnings.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
-import { Failure, refuseLacking } from "./failure.ts";
-import { ON_DEMAND, settingsOf } from "./on_demand.ts";
+import { accepted, Failure, refuseLacking } from "./failure.ts";
+import { ON_DEMAND, settingsOf, sourceParts } from "./on_demand.ts";
 import { printable } from "./terminal.ts";
 import { warningLines } from "./warning_text.ts";
 
@@ -30,13 +31,14 @@ import { warningLines } from "./warning_text.ts";
  * there is a warning.
  */
 export const validate: RunCommand = async (given) => {
-  const file = namedFile(given);
+  const named = namedFile(given);
   const isJson = given.flags.json !== undefined;
-  const keyFile = configKeyFile(given);
   const seen = await seenBefore(given);
-  const settings = await settingsBeside(file, given);
+  const settings = await settingsBeside(named, given);
+  const config = await namedConfig(given, named);
+  const file = config.configFile;
   const runsTests = (settings?.tests ?? (given.flags["no-tests"] === undefined ? "run" : "skip")) === "run";
-  const result = await validated(file, keyFile, seen, { runsTests, settings });
+  const result = await validated(config, seen, { runsTests, settings });
   const { error, warnings } = result;
   if (isJson) process.stdout.write(`${JSON.stringify(viewOf(result), null, 2)}\n`);
   else {
@@ -70,16 +72,14 @@ type Validated = Awaited<ReturnType<typeof validated>>;
 
 /** `tests`: null: not run. `error`: null: it is valid. */
 async function validated(
-  file: string,
-  keyFile: string | undefined,
+  config: NamedConfig,
   seen: Seen,
   { runsTests, settings }: { readonly runsTests: boolean; readonly settings: Settings | null },
 ) {
   let candidate: Candidate;
   try {
     candidate = await openCandidate(
-      file,
-      keyFile,
+      config,
       { read: () => seen, write() {} },
       settings === null ? {} : besideSettings(settings),
     );
@@ -185,6 +185,33 @@ export function namedFile(given: Arguments): string {
   return operand ?? settingOf(given, "configPath")!;
 }
 
+/** Where a command finds a configuration. */
+export type NamedConfig = Pick<ConfigurationOptions, "configKeyFile" | "textSource"> & { readonly configFile: string };
+
+/** `named`: a file, or a URL, which is asked once. Throws a `Failure`. */
+export async function namedConfig(given: Arguments, named = namedFile(given)): Promise<NamedConfig> {
+  const keyPath = configKeyFile(given) ?? null;
+  return configFrom(named, keyPath, accepted(readSourceSettings(named, given.flags, process.env)));
+}
+
+/** The same of all settings. */
+export function configOf({ configPath, configKeyPath, source }: Settings): Promise<NamedConfig> {
+  return configFrom(configPath, configKeyPath, source);
+}
+
+async function configFrom(
+  configFile: string,
+  keyPath: string | null,
+  source: SourceSettings | null,
+): Promise<NamedConfig> {
+  const signed = keyPath === null ? {} : { configKeyFile: keyPath };
+  if (source === null) return { configFile, ...signed };
+  refuseLacking(sourceParts(source));
+  const { receivedOnce } = await ON_DEMAND.remoteConfig();
+  const textSource = await receivedOnce(source, keyPath, silentLog, ON_DEMAND);
+  return { configFile: textSource.name, textSource, ...signed };
+}
+
 /** The value of --config-key or CONFIG_PUBLIC_KEY, for the option of the same name. Throws a `Failure`. */
 export function configKeyFile(given: Arguments): string | undefined {
   const configKey = settingOf(given, "configKey");
@@ -211,21 +238,19 @@ function settingOf({ flags }: Arguments, name: "configPath" | "configKey" | "sta
 }
 
 /**
- * Reads, checks and compiles the file, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a plugin
- * cannot be created.
- * `keyFile`: see `configKeyFile`. `seen`, `beside`: see `ConfigurationOptions`.
+ * Reads, checks and compiles a configuration, with its plugin modules. Throws a `ConfigError`, or a `Failure` when a
+ * plugin cannot be created. `seen`, `beside`: see `ConfigurationOptions`.
  */
 export async function openCandidate(
-  file: string,
-  keyFile: string | undefined,
+  config: NamedConfig,
   seen: Kept<Seen> | null = null,
-  beside: Pick<ConfigurationOptions, "https" | "acme" | "textSource" | "tests"> = {},
+  beside: Pick<ConfigurationOptions, "https" | "acme"> = {},
 ): Promise<Candidate> {
-  const modules = await loadPluginModules(file, process.env, keyFile, beside.textSource);
-  const further = { acme: "checked" as const, ...beside, ...(keyFile !== undefined && { configKeyFile: keyFile }) };
+  const { configFile, configKeyFile, textSource } = config;
+  const modules = await loadPluginModules(configFile, process.env, configKeyFile, textSource);
   try {
-    return new Candidate({ configFile: file, seen, modules, ...further });
+    return new Candidate({ ...config, seen, modules, acme: "checked", ...beside });
   } catch (error) {
-    throw error instanceof ConfigError ? error : new Failure(`${file}: ${messageOf(error)}`, 2);
+    throw error instanceof ConfigError ? error : new Failure(`${configFile}: ${messageOf(error)}`, 2);
   }
 }

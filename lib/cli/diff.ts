@@ -7,7 +7,7 @@ import type { Candidate } from "../proof/candidate.ts";
 import type { RoutePlace } from "../proof/guards_lost.ts";
 import { routeDiff, type RouteDiff } from "../proof/route_diff.ts";
 import type { RunCommand } from "./arguments.ts";
-import { configKeyFile, openCandidate } from "./config_file.ts";
+import { namedConfig, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { printable } from "./terminal.ts";
 
@@ -16,7 +16,10 @@ export const diff: RunCommand = async (given) => {
   const [old, next] = given.operands;
   if (old === undefined || next === undefined)
     throw new Failure("diff needs two configurations: edge-gateway diff OLD NEW", 2);
-  const [before, after] = await openBoth(old, next, configKeyFile(given));
+  const [before, after] = await openBoth(
+    async () => openCandidate(await namedConfig(given, old)),
+    async () => openCandidate(await namedConfig(given, next)),
+  );
   try {
     const found = view(await routeDiff(before.configuration.snapshot, after.configuration.snapshot));
     const lines = diffLines(found);
@@ -30,11 +33,10 @@ export const diff: RunCommand = async (given) => {
 
 /** Throws a `ConfigError` or a `Failure`; if neither can be opened, one with the errors of both. */
 async function openBoth(
-  old: string,
-  next: string,
-  keyFile: string | undefined,
+  openOld: () => Promise<Candidate>,
+  openNext: () => Promise<Candidate>,
 ): Promise<readonly [Candidate, Candidate]> {
-  const opened = await Promise.allSettled([openCandidate(old, keyFile), openCandidate(next, keyFile)]);
+  const opened = await Promise.allSettled([openOld(), openNext()]);
   const [before, after] = opened;
   if (before.status === "fulfilled" && after.status === "fulfilled") return [before.value, after.value];
   const errors: unknown[] = [];

@@ -12,7 +12,7 @@ import { CLIENT_TABLE } from "../config/settings_table.ts";
 import type { Question } from "../proof/explain.ts";
 import { asAdmin, unexpected, type AdminTarget } from "./admin_client.ts";
 import type { Arguments, RunCommand } from "./arguments.ts";
-import { configKeyFile, namedFile, openCandidate } from "./config_file.ts";
+import { namedConfig, openCandidate } from "./config_file.ts";
 import { askForRequest, checkId, rememberedText } from "./explain_id.ts";
 import { accepted, Failure } from "./failure.ts";
 import { paintFor, withoutAnyControls, withoutControls, type Paint } from "./terminal.ts";
@@ -86,7 +86,7 @@ function questionOf({ operands: [method, url], flags: { from }, repeated }: Argu
 
 /** Nothing is dialled; upstreams have their shares as configured. */
 async function byFile(question: Question, given: Arguments): Promise<ExplanationJson> {
-  const candidate = await openCandidate(namedFile({ ...given, operands: [] }), configKeyFile(given));
+  const candidate = await openCandidate(await namedConfig({ ...given, operands: [] }));
   try {
     return explanationView(await candidate.explain(question));
   } finally {

@@ -7,7 +7,7 @@ import { systemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { StateFolder, StateProblem } from "../base/state_folder.ts";
 import type { RunCommand } from "./arguments.ts";
-import { openCandidate } from "./config_file.ts";
+import { configOf, openCandidate } from "./config_file.ts";
 import { Failure } from "./failure.ts";
 import { acmeSettings } from "./kept_certificates.ts";
 import { openLog, settingsOf } from "./on_demand.ts";
@@ -18,9 +18,9 @@ export const rollover: RunCommand = async ({ operands: [action], flags }) => {
   if (action !== "rollover")
     throw new Failure("acme replaces the key of an account: edge-gateway acme rollover --config gw.json", 2);
   const settings = await settingsOf(flags, process.env, {});
-  const { configPath, configKeyPath, stateDir } = settings;
+  const { configPath, stateDir } = settings;
   if (stateDir === null) throw new Failure("STATE_DIR (--state-dir) is not set, where the account's key is", 2);
-  const candidate = await openCandidate(configPath, configKeyPath ?? undefined);
+  const candidate = await openCandidate(await configOf(settings));
   const { snapshot } = candidate.configuration;
   const { acme: configured } = snapshot.global;
   try {

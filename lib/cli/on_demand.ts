@@ -2,7 +2,7 @@
  * What only some settings need of the program around a gateway: how each is loaded, and what names it.
  */
 import { createLog, type Log } from "../base/log.ts";
-import type { Settings } from "../config/settings_types.ts";
+import type { Settings, SourceSettings } from "../config/settings_types.ts";
 import { areOfStart, readPlainSettings, type Environment, type Flags, type Host } from "../config/start_settings.ts";
 import type { CompleteOptions } from "../gateway/options.ts";
 import type { FeatureName } from "../gateway/loaded_features.ts";
@@ -60,8 +60,8 @@ export type Named = readonly (keyof typeof ON_DEMAND)[];
 /** What of `ON_DEMAND` settings name. */
 export function onDemandOf(settings: Settings): Named {
   const { admin, probe, manager, metricsExport, logsExport, workers, needHttps, stateDir, audit, seal } = settings;
-  const scheme = settings.source?.url.scheme;
-  return namesOf({
+  const ofSource = settings.source === null ? [] : sourceParts(settings.source);
+  const others = namesOf({
     serverTls: needHttps,
     admin: admin !== null,
     adminWrite: admin?.write === true,
@@ -73,13 +73,16 @@ export function onDemandOf(settings: Settings): Named {
     logsExport: logsExport !== null,
     workers: workers !== 1,
     stateDir: stateDir !== null,
-    remoteConfig: scheme !== undefined,
-    httpSource: scheme === "http" || scheme === "https",
-    etcdSource: scheme === "etcd" || scheme === "etcds",
     decisionFile: stateDir !== null && admin !== null,
     auditLog: audit !== null,
     seal,
   });
+  return [...others, ...ofSource];
+}
+
+/** What a configuration from a URL needs. */
+export function sourceParts({ url }: SourceSettings): Named {
+  return ["remoteConfig", url.scheme.startsWith("etcd") ? "etcdSource" : "httpSource"];
 }
 
 /** The names of what is true. */

@@ -8,7 +8,7 @@ import { isMatches } from "../config/expected.ts";
 import type { TestReport, TestResult } from "../gateway/status.ts";
 import { whyUnwritable } from "../observe/log_file.ts";
 import type { RunCommand } from "./arguments.ts";
-import { configKeyFile, namedFile, openCandidate } from "./config_file.ts";
+import { namedConfig, openCandidate } from "./config_file.ts";
 import { counted } from "./counted.ts";
 import { Failure } from "./failure.ts";
 import { junitXml } from "./junit.ts";
@@ -16,9 +16,10 @@ import { paintFor, withoutControls, type Paint } from "./terminal.ts";
 
 /** 0: all pass. 1: one fails. 2: the command line or the configuration is wrong, or --only matches no test. */
 export const test: RunCommand = async (given) => {
-  const file = namedFile(given);
+  const config = await namedConfig(given);
+  const file = config.configFile;
   const { only, json, junit } = given.flags as Readonly<Record<string, string | undefined>>;
-  const candidate = await openCandidate(file, configKeyFile(given));
+  const candidate = await openCandidate(config);
   try {
     const { configuration } = candidate;
     const { tests } = configuration.snapshot;

@@ -32,7 +32,9 @@ export function touchedFiles(
   settings: Settings,
   { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig,
 ) {
-  const signed = [...withSignature(settings.configPath, settings.configKeyPath), ...testFiles, ...callerFiles];
+  const { source, configPath, configKeyPath } = settings;
+  const own = source === null ? withSignature(configPath, configKeyPath) : (configKeyPath ?? []);
+  const signed = [own, testFiles, callerFiles].flat();
   const ofSettings = [...tlsPaths(settings), settings.admin?.usersPath ?? []].flat();
   const watched = unique([...[...signed, ...ofSettings].map((path) => resolve(path)), ...named]);
   const backendCa = settings.manager?.backendCaPath ?? null;
@@ -46,8 +48,19 @@ export function touchedFiles(
     ...held,
     ...writtenByAdmin(settings),
   ];
-  const patterns = [...state, ...held, ...besidesOf(resolve(settings.configPath))];
-  const reads = [...state, ...ownLog, ...held, ...watched, ...(backendCa === null ? [] : [resolve(backendCa)])];
+  const patterns = [...state, ...held, ...(source === null ? besidesOf(resolve(configPath)) : [])];
+  const { tokenPath = null, caPath = null, certPath = null, keyPath = null, user = null } = source ?? {};
+  const ofSource = [tokenPath, caPath, certPath, keyPath, user?.passwordPath ?? null]
+    .filter((path) => path !== null)
+    .map((path) => resolve(path));
+  const reads = [
+    ...ofSource,
+    ...state,
+    ...ownLog,
+    ...held,
+    ...watched,
+    ...(backendCa === null ? [] : [resolve(backendCa)]),
+  ];
   return { watched, reads: unique([...reads, ...reads.map(realPath), ...programFiles(settings)]), writes, patterns };
 }
 
@@ -94,8 +107,8 @@ export function realPath(path: string): string {
 /**
  * With ADMIN_WRITE: the configuration's file, where its links lead, what is written beside it, and its history.
  */
-function writtenByAdmin({ admin, configPath }: Settings): string[] {
-  if (!admin?.write) return [];
+function writtenByAdmin({ admin, configPath, source }: Settings): string[] {
+  if (!admin?.write || source !== null) return [];
   const path = resolve(configPath);
   return unique([realPath(path), ...besidesOf(path)]);
 }

@@ -134,7 +134,21 @@ export interface GatewayStatus {
   readonly revocationLists: readonly ShownRevocationList[];
   /** Of what keeps certificates of `global.acme`; null: the configuration does not have it. */
   readonly acme: AcmeState | null;
+  /** Of a configuration from a URL; null: it is a file or a value. */
+  readonly source: ConfigSourceStatus | null;
   readonly warnings: readonly Warning[];
+}
+
+/** What is known of the server that has the configuration; see `SourceState`. */
+export interface ConfigSourceStatus {
+  /** "https://config.example.com/gw.json" */
+  readonly name: string;
+  readonly up: boolean;
+  /** When that began, in milliseconds since 1970. */
+  readonly since: number;
+  readonly revision: string | null;
+  readonly problem: string | null;
+  readonly copy: { readonly keptAt: number } | null;
 }
 
 export interface WorkersStatus {
@@ -220,6 +234,7 @@ export interface ConfigWarning extends Warning {
 
 export type WarningCode =
   | "reload_refused"
+  | "source_unreachable"
   | "program_replaced"
   | "certificate_expired"
   | "certificate_expires"

@@ -13,4 +13,4 @@ type SnakeCase<Name> = Name extends `${infer First}${infer Rest}`
   : Name;
 
 /** Members that are times. */
-export type Time = "at" | "since" | "until" | "adminSince" | "loadedAt" | "notAfter" | "nextAt";
+export type Time = "at" | "since" | "until" | "adminSince" | "loadedAt" | "notAfter" | "nextAt" | "keptAt";

@@ -4,11 +4,13 @@
  */
 import { dirname, join } from "node:path";
 import type { Right } from "../base/rights.ts";
-import { paced, type NextTimeSlice } from "../base/time_slices.ts";
+import { atOnce, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
-import { readConfigFile, type ConfigSource } from "../config/source.ts";
+import { readConfigFile, receivedSteps, type ConfigSource } from "../config/source.ts";
+import type { SourceText } from "../config/text_source.ts";
 import { Placeholders } from "../config/placeholders.ts";
+import { asBuffer } from "../gateway/bundle.ts";
 import type { Seen } from "../gateway/features.ts";
 import type { ConfigTest } from "../config/tests.ts";
 import { redactedPath } from "../http/redact.ts";
@@ -82,6 +84,10 @@ export interface MovedRequest {
 export interface DryRunInput {
   /** A whole configuration; null: the gateway's own source, read again. */
   readonly text: Buffer | null;
+  /** Whether that is on a server. */
+  readonly isRemote: boolean;
+  /** What this has given last; null: it is no server, or there is a text. */
+  readonly received: SourceText | null;
   readonly options: Pick<
     ConfigurationOptions,
     "config" | "configFile" | "configKeyFile" | "kinds" | "https" | "acme" | "tests"
@@ -133,10 +139,12 @@ export async function dryRun(
     to: { ...valid, table: matchingTable(valid) },
     recent: input.recent,
   });
+  const { received } = input;
   if (text === null)
     return ofOwnSource(
       {
         ...options,
+        ...(received && { textSource: givenText(options.configFile!, received) }),
         plugins,
         modules,
         environment: input.environment!,
@@ -144,7 +152,9 @@ export async function dryRun(
       },
       recent,
     );
-  const source = { text, file: join(dirname(options.configFile ?? ""), POSTED) };
+  const source = input.isRemote
+    ? { text, file: POSTED, isReceived: true as const }
+    : { text, file: join(dirname(options.configFile ?? ""), POSTED) };
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
   await modules.loadNeeded(source);
   // The kinds of `lenient` are nobody's.
@@ -172,15 +182,28 @@ export async function dryRun(
   }
 }
 
+function givenText(name: string, received: SourceText): NonNullable<ConfigurationOptions["textSource"]> {
+  return {
+    name,
+    state: null,
+    *current() {
+      // Another thread's Buffer arrives as a Uint8Array.
+      return { ...received, text: asBuffer(received.text) };
+    },
+  };
+}
+
 async function ofOwnSource(options: ConfigurationOptions, recent: (valid: ValidConfig) => Comparison): Promise<DryRun> {
   let candidate: Candidate;
   try {
-    const { config, configFile, configKeyFile, environment } = options;
+    const { config, configFile, configKeyFile, textSource, environment } = options;
     if (configKeyFile !== undefined) await options.modules.loadFeature("sources");
     const read =
       config !== undefined
         ? { ok: true as const, value: config }
-        : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
+        : textSource !== undefined
+          ? atOnce(receivedSteps(textSource, signatureCheck(options.modules, configKeyFile)))
+          : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
     if (read.ok) await options.modules.load(read, environment ?? {});
     candidate = new Candidate(options);
   } catch (error) {

@@ -9,7 +9,11 @@ import { entry } from "../base/event_loop.ts";
 import { asReplaced, checkedThread } from "../base/own_code.ts";
 import { rightsOfThreads } from "../base/rights.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
+import { atOnce } from "../base/time_slices.ts";
+import type { SourceText } from "../config/text_source.ts";
 import type { Configuration } from "../gateway/configuration.ts";
+import type { AcmeMeans } from "../gateway/features.ts";
+import type { ConfigurationOptions } from "../gateway/options.ts";
 import type * as dryRunCode from "./dry_run.ts";
 import type { DryRun, DryRunInput } from "./dry_run.ts";
 import type { RecentRequests } from "../gateway/recent_requests.ts";
@@ -107,20 +111,22 @@ function inputOf(
   text: Buffer | null,
   recent: RecentRequests | null,
 ): DryRunInput {
-  const { acme, config, configFile, configKeyFile, kinds, tests, environment = process.env } = options;
+  const { acme, config, configFile, configKeyFile, kinds, tests, textSource, environment = process.env } = options;
   const own = {
     ...(config && { config }),
     ...(configFile && { configFile }),
     ...(configKeyFile && { configKeyFile }),
     ...(kinds && { kinds }),
     ...(https && { https }),
-    ...(acme && { acme }),
+    ...(acme && { acme: withoutFunctions(acme) }),
     ...(tests && { tests }),
   };
   const rights = rightsOfThreads();
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
   return {
     text,
+    isRemote: textSource !== undefined,
+    received: text === null ? receivedBy(textSource) : null,
     options: own,
     environment: text === null ? { ...environment } : null,
     inForce: { source, files, formed: snapshot.formed },
@@ -128,6 +134,20 @@ function inputOf(
     rights,
     seen: validity?.seen ?? null,
   };
+}
+
+/** For another thread, which takes data alone. */
+function withoutFunctions(acme: AcmeMeans): AcmeMeans {
+  return acme === "checked" ? acme : { stateDir: acme.stateDir, plainPort: acme.plainPort };
+}
+
+/** Throws a `Fault` where its server has no text. */
+function receivedBy(textSource: ConfigurationOptions["textSource"]): SourceText | null {
+  try {
+    return textSource === undefined ? null : atOnce(textSource.current());
+  } catch (error) {
+    throw new Fault("conflict", `The source of the configuration has no text: ${messageOf(error)}.`);
+  }
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";

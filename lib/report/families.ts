@@ -13,7 +13,7 @@ import { servingOf, usableOf } from "../upstream/usable.ts";
 import { cachesOf } from "./cache_figures.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import { keyEnds } from "./key_ends.ts";
-import { acmeOf, countersOf, type ReportSource } from "./reports.ts";
+import { acmeOf, configSourceOf, countersOf, type ReportSource } from "./reports.ts";
 import { workerReportsOf } from "./worker_reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
@@ -250,6 +250,7 @@ function ofConfiguration({ configuration, clock, listening: { https } }: ReportS
       "When the configuration in force was loaded, in seconds since 1970.",
       loadedAt / 1000,
     ),
+    ...ofSource(configuration, clock),
     gauges(
       "edge_gateway_config_expiry_timestamp_seconds",
       "When the signed configuration in force ends, in seconds since 1970; no sample: it does not end.",
@@ -301,6 +302,24 @@ function ofAcme(acme: AcmeState | null): Family[] {
 /** Of counts by their labels as JSON. */
 function* labelled(counts: ReadonlyMap<string, number>): Samples<number> {
   for (const [labels, count] of counts) yield [JSON.parse(labels) as Labels, count];
+}
+
+/** Without samples where the configuration is in a file. */
+function ofSource(configuration: ReportSource["configuration"], clock: ReportSource["clock"]): Family[] {
+  const from = configSourceOf(configuration);
+  const copy = from?.copy ?? null;
+  return [
+    gauges(
+      "edge_gateway_config_source_up",
+      "Whether the source of the configuration has answered the last question; no sample: it is in a file.",
+      from === null ? [] : [[[], from.up ? 1 : 0]],
+    ),
+    gauges(
+      "edge_gateway_config_copy_age_seconds",
+      "How long ago the copy of the configuration in force was kept; no sample: what is in force is no copy.",
+      copy === null ? [] : [[[], Math.max(0, clock.wall() - copy.keptAt) / 1000]],
+    ),
+  ];
 }
 
 /** Several services may name the same file. */

@@ -8,7 +8,8 @@ import type { CountersReport } from "../store/counters.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { GatewayInternals } from "../gateway/internals.ts";
 import type { Snapshot } from "../gateway/snapshot.ts";
-import type { GatewayStatus } from "../gateway/status.ts";
+import type { Configuration } from "../gateway/configuration.ts";
+import type { ConfigSourceStatus, GatewayStatus } from "../gateway/status.ts";
 import type { AcmeState } from "../server/issued_certificates.ts";
 import { upstreamSetReport } from "../upstream/upstream_report.ts";
 import { warningsOf } from "./warnings.ts";
@@ -61,6 +62,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
     certificates: [https?.certificate ?? [], ...hostCertificates, ...issued].flat(),
     revocationLists: snapshot.revocationLists,
     acme: acmeOf(snapshot),
+    source: configSourceOf(configuration),
   };
   const listeners = isListening
     ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true }
@@ -71,6 +73,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
     areQuotasKept: runtime.state !== null || runtime.shared !== null,
     isProgramReplaced: isProgramReplaced(),
     expiresAt: configuration.validity?.endOf(snapshot.config) ?? null,
+    plainSecret: configuration.options.textSource?.state?.plainSecret ?? null,
     wall: clock.wall(),
   };
   return {
@@ -94,6 +97,15 @@ export function acmeOf({ issued }: Pick<Snapshot, "issued">): AcmeState | null {
   if (state === null || state.nextAt === null) return state;
   // A moment that is counted from now is not quite the same each time.
   return { ...state, nextAt: Math.ceil(state.nextAt / 1000) * 1000 };
+}
+
+/** Null: the configuration is in a file, or is a value. */
+export function configSourceOf({ options }: Pick<Configuration, "options">): ConfigSourceStatus | null {
+  const { textSource } = options;
+  const state = textSource?.state ?? null;
+  if (state === null) return null;
+  const { isUp: up, since, revision, problem, copy } = state;
+  return { name: textSource!.name, up, since, revision, problem, copy };
 }
 
 /** The state of the counters that gateways share; null: there are none. */

@@ -16,6 +16,7 @@ import type { ConfigWarning, GatewayStatus, ShownCertificate, Warning } from "..
 export interface WarningsSource extends Pick<
   GatewayStatus,
   | "lastReload"
+  | "source"
   | "digest"
   | "certificates"
   | "acme"
@@ -38,6 +39,8 @@ export interface WarningsSource extends Pick<
   readonly configWarnings: readonly ConfigWarning[];
   readonly areQuotasKept: boolean;
   readonly isProgramReplaced: boolean;
+  /** The setting whose secret goes to the source of the configuration in the clear; null: none does. */
+  readonly plainSecret: string | null;
   /** The end of a signed configuration, in milliseconds since 1970; null: it has none. */
   readonly expiresAt: number | null;
   /** Milliseconds since 1970. */
@@ -53,6 +56,7 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
   const faults = configWarnings.filter(({ code }) => code === "faults_injected");
   const ofState = [
     ...ofReload(source),
+    ...ofSource(source),
     ...ofProgram(source),
     ...ofExpiry(source),
     ...ofCertificates(source),
@@ -84,6 +88,27 @@ function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
     `The last reload was refused (${why}); configuration ${digest} stays in force.`,
     "Correct the configuration; it is then reloaded.",
   );
+}
+
+function* ofSource({ source, plainSecret }: WarningsSource): Iterable<Warning> {
+  if (source === null) return;
+  const { name, up, problem, copy } = source;
+  const inForce =
+    copy === null
+      ? "what was received last stays in force"
+      : `the copy that was kept at ${new Date(copy.keptAt).toISOString()} is in force`;
+  if (!up)
+    yield warning(
+      "source_unreachable",
+      `The source of the configuration, ${name}, does not answer (${problem}); ${inForce}.`,
+      "Mend what the message names; a new text is then taken by itself.",
+    );
+  if (plainSecret !== null)
+    yield warning(
+      "plain_http_secret",
+      `${plainSecret} is sent to ${name} without TLS: whoever is between can read it.`,
+      "Use https:// or etcds:// in CONFIG_FILE_PATH.",
+    );
 }
 
 function* ofProgram({ isProgramReplaced }: WarningsSource): Iterable<Warning> {

@@ -105,6 +105,7 @@ export const STATUS: GatewayStatus = {
   certificates: [],
   revocationLists: [],
   acme: null,
+  source: null,
   warnings: [],
 };
 

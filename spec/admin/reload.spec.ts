@@ -227,6 +227,7 @@ describe("GET /gateway/status", () => {
       plugin_faults: [],
       certificates: [],
       acme: null,
+      source: null,
       revocation_lists: [],
       warnings: [],
     });

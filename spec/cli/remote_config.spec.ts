@@ -189,7 +189,7 @@ describe("the copy of a configuration from a URL", () => {
     ["has an error", '{"services":[{}]}'],
     [
       "fails its test",
-      configWith("/two", { tests: [{ name: "t", request: { path: "/two" }, expect: { status: 500 } }] }),
+      configWith("/two", { tests: [{ name: "t", request: { method: "GET", url: "/two" }, expect: { status: 500 } }] }),
     ],
     ["is no JSON", "{"],
     ["is empty", ""],

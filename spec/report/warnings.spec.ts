@@ -20,6 +20,8 @@ const quiet: WarningsSource = {
   digest: "0123456789ab",
   certificates: [],
   revocationLists: [],
+  source: null,
+  plainSecret: null,
   acme: null,
   counters: null,
   workers: null,

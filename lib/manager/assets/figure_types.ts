@@ -1,7 +1,7 @@
 /**
  * The types of the JSON of the admin interface for figures that pages ask for beside those of each second.
  */
-import type { Point } from "./admin_types.ts";
+import type { Point, Status } from "./admin_types.ts";
 
 /** GET /gateway/figures: the history of a service, a route or an upstream. */
 export interface FiguresHistory {
@@ -51,6 +51,8 @@ export interface ProcessFigures {
   readonly open_files: number | null;
   readonly connections: number;
   readonly in_flight: number;
+  /** Of a configuration from a URL; null: it is in a file. */
+  readonly source: Status["source"];
   /** Those that serve. */
   readonly threads: readonly ThreadFigures[];
 }

@@ -5,12 +5,15 @@ import type { ProcessFigures } from "./api.ts";
 import { figuresAt } from "./asking.ts";
 import { pair } from "./components.ts";
 import { el, replace } from "./dom.ts";
-import { bytes, milliseconds, number } from "./format.ts";
+import { bytes, milliseconds, moment, number } from "./format.ts";
 import { liveTable } from "./live_tables.ts";
 import type { OpenPage } from "./page.ts";
 
 export const page: OpenPage = () => {
   const facts = el("dl", { class: "pairs" });
+  const from = el("dl", { class: "pairs" });
+  const card = el("div", { class: "card" }, el("h2", {}, "Source of the configuration"), from);
+  card.hidden = true;
   const threads = liveTable(
     "Threads that serve",
     ["Thread", "Delay p50", "p99", "Longest", "Heap used", "Heap", "Buffers", "Connections", "In flight"],
@@ -27,6 +30,7 @@ export const page: OpenPage = () => {
     { class: "stack live" },
     asking.note,
     el("div", { class: "card" }, facts),
+    card,
     threads.node,
     explained,
   );
@@ -38,6 +42,7 @@ export const page: OpenPage = () => {
     open_files: files,
     connections,
     in_flight: inFlight,
+    source,
     threads: all,
   }: ProcessFigures): void {
     const lines = [
@@ -48,6 +53,8 @@ export const page: OpenPage = () => {
       ["In flight", number(inFlight)],
     ];
     replace(facts, ...lines.flatMap(([name, text]) => pair(name!, text!)));
+    card.hidden = source === null;
+    if (source !== null) replace(from, ...sourceLines(source).flatMap(([name, text]) => pair(name, text)));
     threads.show(all, ({ worker, lag_ms: lag, ...thread }) => [
       worker === null ? "main" : `worker ${worker}`,
       ...[lag.p50, lag.p99, lag.max].map(milliseconds),
@@ -56,3 +63,20 @@ export const page: OpenPage = () => {
     ]);
   }
 };
+
+function sourceLines({
+  name,
+  up,
+  since,
+  revision,
+  problem,
+  copy,
+}: NonNullable<ProcessFigures["source"]>): [name: string, text: string][] {
+  return [
+    ["From", name],
+    ["State", `${up ? "answers" : "does not answer"} since ${moment(since)}`],
+    ...(problem === null ? [] : [["Problem", problem] as [string, string]]),
+    ["Revision", revision ?? "–"],
+    ...(copy === null ? [] : [["In force", `a copy, kept ${moment(copy.kept_at)}`] as [string, string]]),
+  ];
+}

@@ -21,6 +21,7 @@ const OUTAGE = ["no_upstream", "srv_unresolved", "backups_serve", "circuit_open"
 const FAILING = new Set<string>([
   ...OUTAGE,
   "reload_refused",
+  "source_unreachable",
   "program_replaced",
   "tests_failed",
   "certificate_expired",

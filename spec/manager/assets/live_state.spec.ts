@@ -42,6 +42,7 @@ function statusOf(digest: string, uptime = 1): Status {
       plugin_faults: [],
       certificates: [],
       revocation_lists: [],
+      source: null,
       acme: null,
       warnings: [],
     },
