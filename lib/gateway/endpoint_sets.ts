@@ -36,8 +36,14 @@ const ENDPOINTS_OF_A_STEP = 20;
 /** Milliseconds of work for those that come, and as many that leave, to be in force. */
 const CHANGES_OF_A_TURN = 200;
 
-export function followedUpstreams(service: Service, maker: UpstreamsMaker, context: FeatureContext): HandlerFor {
-  return new FollowedUpstreams(service, maker, context).handlerFor;
+export function* followedUpstreams(
+  service: Service,
+  maker: UpstreamsMaker,
+  context: FeatureContext,
+): Generator<void, HandlerFor> {
+  const followed = new FollowedUpstreams(service, maker, context);
+  yield* followed.begin(context.inUse);
+  return followed.handlerFor;
 }
 
 /** A set of endpoints, made and not yet in force. */
@@ -63,7 +69,8 @@ class FollowedUpstreams implements UpstreamSetPlan {
     Upstream,
     { readonly answer: object; readonly endpoints: readonly UpstreamEndpoint[] }
   >();
-  #now: MadeSet;
+  /** Set by `begin`. */
+  #now!: MadeSet;
   /** What `#now` was made of. */
   #endpoints: readonly UpstreamEndpoint[];
   /** By id, the endpoints that were in force when it was compiled; null: it has been in force itself. */
@@ -77,7 +84,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
   /** Called when the first answer of every record is in force. */
   readonly #awaiting = new Set<() => void>();
 
-  constructor(service: Service, maker: UpstreamsMaker, { runtime, log, plan, inUse }: FeatureContext) {
+  constructor(service: Service, maker: UpstreamsMaker, { runtime, log, plan }: FeatureContext) {
     this.#service = service;
     this.#maker = maker;
     this.#runtime = runtime;
@@ -90,8 +97,6 @@ class FollowedUpstreams implements UpstreamSetPlan {
     this.#names = new Map(hosts.map((host) => [host, runtime.hostName(host)]));
     this.#endpoints = this.#wanted();
     this.#beside = new Map(this.upstreamSet.peers.map((peer) => [peer.id, peer]));
-    this.#now = atOnce(this.#made(this.#endpoints, []));
-    this.#use(inUse);
     this.following = {
       records: [...this.#records.values()],
       names: [...this.#names.values()],
@@ -100,6 +105,12 @@ class FollowedUpstreams implements UpstreamSetPlan {
       leave: () => this.#leave(),
       afterFirst: (listeners) => this.#addAwaiting(listeners),
     };
+  }
+
+  /** Makes its first set. */
+  *begin(inUse: InUse): Generator<void, void> {
+    this.#now = yield* this.#made(this.#endpoints, []);
+    this.#use(inUse);
   }
 
   get plans(): UpstreamSetPlan["plans"] {

@@ -56,10 +56,10 @@ import type { InUse, Runtime, RuntimeFeatures } from "./runtime.ts";
 import type { ConfigWarning, HttpsFacts, ShownCertificate, ShownRevocationList, TestReport } from "./status.ts";
 
 export interface Features extends RuntimeFeatures, ListenerFeatures {
-  /** Services that have several upstreams, or say how one is chosen, judged or asked again; those of SRV records. */
+  /** Services that have several upstreams, or say how one is chosen, judged or asked again; names and SRV records. */
   readonly balancing: RuntimeFeatures["balancing"] & {
-    /** The upstreams of a service that has SRV records: it uses them in `context.inUse`. */
-    followedUpstreams(service: Service, maker: UpstreamsMaker, context: FeatureContext): HandlerFor;
+    /** The upstreams of a service whose servers are others with time: it uses them in `context.inUse`. */
+    followedUpstreams(service: Service, maker: UpstreamsMaker, context: FeatureContext): Generator<void, HandlerFor>;
   };
   /** What is between the gateway and other servers: names, TLS, and a proxy. */
   readonly outbound: RuntimeFeatures["outbound"] &

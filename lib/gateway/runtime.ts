@@ -261,7 +261,8 @@ export class Runtime {
   get #hostNames(): HostNames {
     const { clock, log } = this;
     const { lookup } = this.#lookUps;
-    return (this.#names ??= new this.#features.outbound.Names({ clock, log, ...(lookup && { lookup }) }));
+    const memory = (bytes: number) => this.lasting.memory("names with several addresses", bytes);
+    return (this.#names ??= new this.#features.outbound.Names({ clock, log, memory, ...(lookup && { lookup }) }));
   }
 
   /** The upstreams of one service: the existing ones, or none yet. */

@@ -296,7 +296,7 @@ const ROUTES_OF_A_STEP = 20;
 function routesOfService(service: Service, { globals, methods, valid }: ServiceTools) {
   return function* (context: FeatureContext): Generator<void, readonly TableRoute<RouteTarget>[]> {
     const planned = context.plan?.service(service);
-    const handlerFor = compileUpstreams(service, planned?.meter ?? null, context);
+    const handlerFor = yield* compileUpstreams(service, planned?.meter ?? null, context);
     const { timeouts } = service;
     const innermost = handlerFor(timeouts);
     const place = { level: "service", service: service.name, route: null } as const;

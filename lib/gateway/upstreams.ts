@@ -13,13 +13,17 @@ import type { FeatureContext } from "./features.ts";
 import type { HandlerFor, UpstreamsMaker } from "./compile_types.ts";
 import type { PlannedPools } from "./runtime.ts";
 
-export function compileUpstreams(service: Service, meter: AttemptsMeter | null, context: FeatureContext): HandlerFor {
+export function* compileUpstreams(
+  service: Service,
+  meter: AttemptsMeter | null,
+  context: FeatureContext,
+): Generator<void, HandlerFor> {
   const { name, upstreams, tls } = service;
   const { log, inUse, features } = context;
   if (tls?.verify === false)
     log.warn("upstream certificates are not verified: traffic can be intercepted and modified", { service: name });
   const maker = upstreamsMaker(service, meter, context);
-  if (upstreams.some(maker.follows)) return features.balancing.followedUpstreams(service, maker, context);
+  if (upstreams.some(maker.follows)) return yield* features.balancing.followedUpstreams(service, maker, context);
   const pools: PlannedPools = new Map();
   const plans = upstreams.filter(isServer).map((upstream) => maker.plan(serverEndpoint(upstream), pools));
   const { set, handlerFor } = maker.set(plans);

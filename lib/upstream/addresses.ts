@@ -6,16 +6,19 @@ import type { LookupAddress } from "node:dns";
 import net, { type LookupFunction } from "node:net";
 import { lookUp } from "../base/egress_clients.ts";
 import { ignore } from "../base/errors.ts";
+import { textHash } from "../base/mix.ts";
 import type { Address, HostName, NamesOptions } from "./contracts.ts";
 import { inOrder, MAX_TARGETS } from "./endpoints.ts";
 import { LookUp, LookUps } from "./look_ups.ts";
 
 export class Names extends LookUps<Name> {
   readonly lookup: (host: string) => Promise<readonly Address[]>;
+  readonly withSeveral: NameMemory;
 
-  constructor({ lookup = lookUp, ...tools }: NamesOptions) {
+  constructor({ lookup = lookUp, memory = (bytes) => new ArrayBuffer(bytes), ...tools }: NamesOptions) {
     super(tools);
     this.lookup = lookup;
+    this.withSeveral = new NameMemory(memory(NAME_MEMORY_BYTES));
   }
 
   /** The one `Name` of a host, which is looked up while `retain` holds it; undefined for an address. */
@@ -43,7 +46,7 @@ export class Names extends LookUps<Name> {
 export class Name extends LookUp<readonly Address[]> implements HostName {
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   addresses: readonly Address[] = [];
-  hasHadSeveral = false;
+  #hasHadSeveral = false;
   #isUnknown = true;
   /** Of the last answer. */
   #dropped = 0;
@@ -57,6 +60,11 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
 
   get host(): string {
     return this.name;
+  }
+
+  /** Also of a thread that began when it had one again: the ids of its endpoints are the same in all. */
+  get hasHadSeveral(): boolean {
+    return (this.#hasHadSeveral ||= this.#names.withSeveral.has(this.name));
   }
 
   get isAwaited(): boolean {
@@ -107,7 +115,7 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
     // Addresses that stay are the same objects: connections are kept under them.
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
-    this.hasHadSeveral ||= this.addresses.length > 1;
+    if (this.addresses.length > 1) this.#isOfSeveral();
     this.#names.tools.log.debug("the addresses of a name have changed", {
       host: this.name,
       addresses: [...unique.keys()].join(" "),
@@ -129,6 +137,11 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
     );
   }
 
+  #isOfSeveral(): void {
+    if (!this.hasHadSeveral) this.#names.withSeveral.add(this.name);
+    this.#hasHadSeveral = true;
+  }
+
   #changed(): void {
     for (const listener of [...this.#listeners]) listener();
   }
@@ -141,6 +154,34 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
     log.warn(`a name could not be looked up: ${meaning}`, { host: this.name, error: error.message });
   }
 }
+
+/** Names, as their hashes, which none has left: those that come once it is full are not remembered. */
+class NameMemory {
+  readonly #hashes: Int32Array;
+
+  constructor(memory: ArrayBufferLike) {
+    this.#hashes = new Int32Array(memory);
+  }
+
+  has(name: string): boolean {
+    return this.#hashes.includes(hashOf(name));
+  }
+
+  add(name: string): void {
+    const hash = hashOf(name);
+    for (let i = 0; i < this.#hashes.length; i++) {
+      const before = Atomics.compareExchange(this.#hashes, i, 0, hash);
+      if (before === 0 || before === hash) return;
+    }
+  }
+}
+
+/** Never 0, which is a free place. */
+function hashOf(name: string): number {
+  return textHash(name) | 1;
+}
+
+const NAME_MEMORY_BYTES = 16 * 1024;
 
 type ConnectOptions = ReturnType<HostName["connectOptions"]>;
 

@@ -245,6 +245,8 @@ export interface LookUpTools {
 export interface NamesOptions extends LookUpTools {
   /** All addresses of a host. Default: getaddrinfo, without IPv6 addresses on a machine that has none. */
   readonly lookup?: (host: string) => Promise<readonly Address[]>;
+  /** Memory in which all threads remember which names have had several addresses. Default: of this thread alone. */
+  readonly memory?: (bytes: number) => ArrayBufferLike;
 }
 
 /** One target of an SRV record (RFC 2782), as Node gives it. */
@@ -298,7 +300,7 @@ export interface HostName {
   readonly host: string;
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   readonly addresses: readonly Address[];
-  /** Whether it has had more than one at a time. */
+  /** Whether it has had more than one at a time, in any thread. */
   readonly hasHadSeveral: boolean;
   /** Whether its first look-up is on the way. */
   readonly isAwaited: boolean;

@@ -54,7 +54,7 @@ export function addressEndpoints(
 ): readonly UpstreamEndpoint[] {
   const { id, weight, backup = false, ...common } = upstream;
   const rank = backup ? 1 : 0;
-  if (!hasHadSeveral) return [{ ...common, id, weight, rank }];
+  if (!hasHadSeveral || addresses.length === 0) return [{ ...common, id, weight, rank }];
   const share = exactly(weight / addresses.length);
   return inOrder(addresses).map((address) => {
     const host = address.address.includes(":") ? `[${address.address}]` : address.address;

@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Names } from "../../lib/upstream/addresses.ts";
 import type { Address } from "../../lib/upstream/contracts.ts";
+import { addressEndpoints } from "../../lib/upstream/endpoints.ts";
 import { addressOf, madeUpNames, turn } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -13,7 +14,7 @@ interface LookUp {
 }
 
 /** Names whose look-ups end when the test says so. */
-function bench({ random = 0, ttlMs = 30_000 } = {}) {
+function bench({ random = 0, ttlMs = 30_000, memory = new SharedArrayBuffer(1 << 14) } = {}) {
   const clock = manualClock();
   const { log, lines } = madeUpTools();
   const asked: LookUp[] = [];
@@ -22,6 +23,7 @@ function bench({ random = 0, ttlMs = 30_000 } = {}) {
     log,
     ttlMs,
     random: () => random,
+    memory: () => memory,
     lookup: (host) =>
       new Promise((resolve, reject) => {
         asked.push({
@@ -260,6 +262,26 @@ describe("a change of addresses", () => {
     await again(["192.0.2.3"]);
     expect(heard.slice(2)).toEqual(["192.0.2.3"]);
     names.close();
+  });
+});
+
+describe("a name that has had several addresses", () => {
+  it("is known as one in every thread, also where a thread began when it had one again", async () => {
+    const memory = new SharedArrayBuffer(1 << 14);
+    const threads = [bench({ memory }), bench({ memory }), bench({ memory })];
+    const [first, second] = threads.map(({ of }) => of("a.test")[0]!);
+    const other = threads[2]!.of("b.test")[0]!;
+    for (const [i, name] of [first!, second!, other].entries()) threads[i]!.names.retain([name]);
+    await threads[0]!.asked[0]!.answer("10.0.0.1", "10.0.0.2");
+    await threads[2]!.asked[0]!.answer("10.0.0.1");
+    const upstream = { id: "u", host: "a.test", port: 80, weight: 1 };
+    const ids = (name: typeof other) => addressEndpoints(upstream, name).map(({ id }) => id);
+    expect(ids(first!)).toEqual(["u/10.0.0.1:80", "u/10.0.0.2:80"]);
+    // Before its first answer it is the name.
+    expect([second!.hasHadSeveral, ids(second!)]).toEqual([true, ["u"]]);
+    await threads[1]!.asked[0]!.answer("10.0.0.2");
+    expect(ids(second!)).toEqual(["u/10.0.0.2:80"]);
+    expect([other.hasHadSeveral, ids(other)]).toEqual([false, ["u"]]);
   });
 });
 

@@ -4,10 +4,12 @@ import {
   addressOf,
   clientErrorShare,
   disabledOf,
+  endpointsOf,
   errorShare,
   faultsOf,
   figuresByName,
   methodsOf,
+  ownerOf,
   patternOf,
   placeOf,
   pluginsOf,
@@ -210,4 +212,29 @@ describe("the number of warnings", () => {
     ]));
 
   it("is 0 before the status is known", () => expect(warningCounts(null).service("shop")).toBe(0));
+});
+
+describe("endpoints of upstreams", () => {
+  const upstreams = [
+    { id: "u", host: "orders.test", port: 80 },
+    { id: "u/b", host: "127.0.0.1", port: 80 },
+    { id: "r", srv: "_http._tcp.orders.test" },
+  ];
+  const healthOf = (...ids: readonly string[]) =>
+    ({ name: "s", circuitBreaker: null, upstreams: ids.map((id) => ({ id, group: null })) }) as never;
+  const ids = (health: Parameters<typeof endpointsOf>[1]) => endpointsOf({ upstreams }, health).map(({ id }) => id);
+
+  it("are the addresses of a name and the targets of a record, or those while there are none", () => {
+    expect(ids(null)).toEqual(["u", "u/b", "r"]);
+    expect(ids(healthOf("u", "u/b"))).toEqual(["u", "u/b", "r"]);
+    const found = ["u/10.0.0.1:80", "u/[::1]:80", "u/b", "r/a.test:80"];
+    expect(ids(healthOf(...found))).toEqual(found);
+  });
+
+  it("are configured as the upstream that they are of", () => {
+    const owners = ["u", "u/b", "u/10.0.0.1:80", "r/a.test:80", "x/10.0.0.1:80"].map(
+      (id) => ownerOf(upstreams, id)?.id,
+    );
+    expect(owners).toEqual([undefined, undefined, "u", "r", undefined]);
+  });
 });
