@@ -14,6 +14,7 @@ import type * as decisions from "./decision_request.ts";
 import type * as docs from "./docs_request.ts";
 import type * as explaining from "./explain_request.ts";
 import type * as figureRequests from "./figures_request.ts";
+import type * as fleets from "./fleet_request.ts";
 import type * as logins from "./login.ts";
 import type * as nowRequests from "./now.ts";
 import type * as processes from "./process_request.ts";
@@ -44,6 +45,7 @@ export interface OnRequest {
   readonly decision: () => Promise<typeof decisions>;
   readonly now: () => Promise<typeof nowRequests>;
   readonly figures: () => Promise<typeof figureRequests>;
+  readonly fleet: () => Promise<typeof fleets>;
   readonly process: () => Promise<typeof processes>;
   readonly callers: () => Promise<typeof callers>;
   readonly explain: () => Promise<typeof explaining>;
@@ -126,6 +128,7 @@ export class Endpoints {
       "/gateway/stats": shown("/gateway/stats"),
       "/gateway/now": read(onRequest.now, (module) => module.nowRequest),
       "/gateway/figures": read(onRequest.figures, (module) => module.figuresRequest),
+      "/gateway/fleet": read(onRequest.fleet, (module) => module.fleetRequest),
       "/gateway/process": read(onRequest.process, (module) => module.processRequest),
       "/gateway/plugin-figures": read(onRequest.process, (module) => module.pluginFiguresRequest),
       "/gateway/plugins": read(onRequest.explain, (module) => module.pluginsRequest),

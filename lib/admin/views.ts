@@ -16,6 +16,7 @@ import type { AskedBy, GatewayStatus, LastTests, ReloadOutcome, ShownIssue, Warn
 import type { GatewayStats, StatusCounts } from "../observe/stats.ts";
 import type { Time, View } from "../operator/json_view.ts";
 import type { Explanation } from "../proof/explain.ts";
+import type { Fleet } from "../source/fleet_entries.ts";
 
 /**
  * Viewers and operators see secrets masked. An operator may also reload, drain and purge; only an administrator
@@ -64,6 +65,8 @@ export interface InterfaceOptions extends Omit<NonNullable<Settings["admin"]>, "
   readonly refresh: (extent: "counts" | "all") => Promise<void> | null;
   /** In Prometheus' text format. */
   readonly metrics: () => Promise<Readable>;
+  /** Default: the configuration is not in etcd. */
+  readonly fleet?: Fleet | null;
   /** Default: there is no audit log. */
   readonly audit?: AuditSink | null;
   /**

@@ -14,7 +14,7 @@ import { Failure } from "./failure.ts";
 import { metricsOf, opened, refresh, type Opened } from "./operators.ts";
 
 /** `tls`: null: there is no certificate. */
-interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
+interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "fleet" | "log"> {
   /** False: there is no STATE_DIR. */
   readonly kept: false | { readonly sessions: NonNullable<AdminOptions["keptSessions"]> };
   readonly users: NonNullable<AdminOptions["users"]> | null;
@@ -27,7 +27,7 @@ interface AdminParts extends Pick<AdminOptions, "tls" | "reload" | "log"> {
 export function openAdmin(
   admin: NonNullable<Settings["admin"]>,
   settings: Settings,
-  { gateway, tls, users, kept, writing, reload, log }: AdminParts,
+  { gateway, tls, users, kept, fleet = null, writing, reload, log }: AdminParts,
 ): Opened<Admin> & { readonly followGateway: () => void } {
   try {
     const { redactSecrets } = admin;
@@ -45,6 +45,7 @@ export function openAdmin(
       ...admin,
       ...tools,
       users,
+      fleet,
       keptSessions: kept ? kept.sessions : null,
       tls: admin.tls ? tls : null,
       version,

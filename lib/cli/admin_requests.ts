@@ -10,6 +10,7 @@ export const OF_ADMIN: OnRequest = {
   decision: () => import("../admin/decision_request.ts"),
   now: () => import("../admin/now.ts"),
   figures: () => import("../admin/figures_request.ts"),
+  fleet: () => import("../admin/fleet_request.ts"),
   process: () => import("../admin/process_request.ts"),
   callers: () => import("../admin/caller_request.ts"),
   explain: () => import("../admin/explain_request.ts"),

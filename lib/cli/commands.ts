@@ -113,6 +113,24 @@ export const COMMANDS = {
     exits: "0 nothing differs, 1 something differs, or one version refuses the configuration",
     load: async () => (await import("./compare.ts")).compareVersions,
   },
+  publish: {
+    operand: "FILE URL",
+    about: "Write a configuration to etcd, where gateways get it: checked, tested and compared with what is there",
+    settings: { configKey, ...ETCD_TABLE },
+    flags: {
+      sign: { value: "PEM", help: "File with the private Ed25519 key that signs it." },
+      expect: {
+        value: "rev:N|DIGEST|0",
+        help: "What must be there: this revision of the key, this digest, or no key. Default: what was compared.",
+      },
+      "dry-run": { value: null, help: "Write nothing, and print what would change." },
+      ...JSON_FLAG,
+    },
+    remedy: "name the key, as CONFIG_FILE_PATH of the gateways has it: etcd://HOST:2379/KEY",
+    exits: "0 written, or there already; 1 a test fails, somebody else has written meanwhile, or etcd cannot be asked",
+    ifRefused: "nothing was written",
+    load: async () => (await import("./publish.ts")).publish,
+  },
   fleet: {
     operand: "URL",
     about: "Print what the gateways of a configuration in etcd run, and which have refused it; or wait for them",

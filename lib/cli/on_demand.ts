@@ -25,6 +25,8 @@ export const ON_DEMAND = {
   remoteConfig: () => import("./remote_config.ts"),
   httpSource: () => import("../source/http_text_server.ts"),
   etcdSource: () => import("../source/etcd_server.ts"),
+  /** What a gateway is in a fleet, whose configuration is in etcd. */
+  fleet: () => import("./fleet_member.ts"),
   decisionFile: () => import("../observe/decision_file.ts"),
   auditLog: () => import("./audit_log.ts"),
   seal: () => import("./seal.ts"),
@@ -76,6 +78,7 @@ export function onDemandOf(settings: Settings): Named {
     decisionFile: stateDir !== null && admin !== null,
     auditLog: audit !== null,
     seal,
+    fleet: settings.source?.url.scheme.startsWith("etcd") === true,
   });
   return [...others, ...ofSource];
 }

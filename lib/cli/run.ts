@@ -102,7 +102,14 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
       if (started !== null) await endAtOnce(started, log);
       await waitAtMost(output.close(), LINGER_MS);
     };
-    stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
+    const end = async (signal: NodeJS.Signals) => {
+      const ending = await starting;
+      const left = ending.fleet?.leave();
+      const outcome = await drain(signal, ending, settings, log);
+      await left;
+      return outcome;
+    };
+    stopped = untilStopped(end, log, cut);
     stopped.catch(ignore);
   };
   const begin = () =>
@@ -127,6 +134,7 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     followFiles(started, startedAt);
     audit?.applied({ by: "start" }, null, inForce(started));
     announce(started, settings, log);
+    if (remote !== null) await started.fleet?.join(started, remote.source);
     const code = await stopped!;
     if (settings.logsExport !== null) await (await ON_DEMAND.logsExport()).endLogs(log);
     await waitAtMost(output.close(), LINGER_MS);

@@ -15,6 +15,7 @@ import type { AskedBy, GatewayStatus, ReloadOutcome } from "../gateway/status.ts
 import { readForStart } from "../features/load.ts";
 import type { TlsFiles } from "../server/certificates.ts";
 import { Failure, listenFailure } from "./failure.ts";
+import type { FleetMember } from "./fleet_member.ts";
 import type { EarlyProbes } from "./probes.ts";
 import type { PassedSockets } from "./socket_activation.ts";
 import { askedBy, featuresNamedBy, ON_DEMAND } from "./on_demand.ts";
@@ -36,6 +37,8 @@ export interface Started {
   readonly probes: ServerBeside | null;
   /** Null: there is no ADMIN_USERS_FILE. */
   readonly users: { reread(): void } | null;
+  /** Null: the configuration is not in etcd. */
+  readonly fleet: FleetMember | null;
   /** What keeps certificates of `global.acme`, which a reload may bring; null: nothing does. */
   readonly certificates: () => { close(): Promise<void> } | null;
   /** Null: there is no STATE_DIR. */
@@ -114,6 +117,9 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const tls = await httpsFiles(settings, configuration.reader.https, sockets, log);
   const operatorTls = tls?.cert ? { ...tls, features: modules } : null;
   const users = settings.admin?.usersPath ? new (await ON_DEMAND.adminUsers()).UsersFile(settings.admin, log) : null;
+  const fleet = settings.source?.url.scheme.startsWith("etcd")
+    ? new (await ON_DEMAND.fleet()).FleetMember(settings.source, log)
+    : null;
   const admin =
     settings.admin &&
     reported &&
@@ -122,6 +128,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       tls: operatorTls,
       users,
       kept,
+      fleet,
       writing: settings.admin.write ? await ON_DEMAND.adminWrite() : null,
       reload,
       log,
@@ -165,6 +172,7 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
       reported,
       ...servers,
       users,
+      fleet,
       certificates: () => GatewayCore.internalsOf(gateway).certificates,
       stateFolder: kept ? kept.state.folder : null,
       http,

@@ -40,11 +40,18 @@ export class Reloads {
   #queue: Promise<unknown> = Promise.resolve();
   /** The last reload in the queue, if it is to read the gateway's own source and has not begun. */
   #waiting: { readonly applied: Promise<Applied>; readonly askers: [AskedBy, ...AskedBy[]] } | null = null;
+  /** How many jobs are in the queue, the one that runs included. */
+  #jobs = 0;
   /** Whether files were reread since a reload has begun. */
   #isReread = false;
 
   constructor(configuration: Configuration) {
     this.#configuration = configuration;
+  }
+
+  /** Whether a reload runs, or waits. */
+  get isBusy(): boolean {
+    return this.#jobs > 0;
   }
 
   /** See `Gateway.reload`. */
@@ -113,12 +120,16 @@ export class Reloads {
 
   /** Configurations replace one another in the order in which that was asked for. */
   #inTurn<T>(askers: Askers, replace: () => Promise<T>): Promise<T> {
-    const replaced = this.#queue.then(replace).catch((error: unknown) => {
-      // Before the next one in the queue can come into force.
-      const { snapshot, tools } = this.#configuration;
-      for (const asked of askers) tools.audit?.refused(asked, error, snapshot.digest);
-      throw error;
-    });
+    this.#jobs++;
+    const replaced = this.#queue
+      .then(replace)
+      .finally(() => this.#jobs--)
+      .catch((error: unknown) => {
+        // Before the next one in the queue can come into force.
+        const { snapshot, tools } = this.#configuration;
+        for (const asked of askers) tools.audit?.refused(asked, error, snapshot.digest);
+        throw error;
+      });
     this.#queue = replaced.catch(() => {});
     return replaced;
   }

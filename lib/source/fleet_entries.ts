@@ -26,6 +26,16 @@ export interface ListedEntry {
   readonly entry: FleetEntry | null;
 }
 
+/** The fleet that a gateway belongs to. */
+export interface Fleet {
+  /** Of its configuration, without secrets: "etcd://10.0.0.1:2379/edge/gw.json". */
+  readonly name: string;
+  /** The id of this gateway's own entry; null: it has none. */
+  readonly ownId: string | null;
+  /** Asks etcd. Rejects with an `Error` in words. */
+  list(): Promise<readonly ListedEntry[]>;
+}
+
 /** In the order of names. At most 10,000. Rejects with an `EtcdFailure`. */
 export async function fleetEntries(
   client: EtcdClient,

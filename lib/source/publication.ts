@@ -25,7 +25,7 @@ export async function readPublished(client: EtcdClient, key: string): Promise<Co
  * Writes in place of `before`. Resolves with the revision of the new text, or with what somebody else has written since
  * `before`. Rejects with an `EtcdFailure`; the kind "unreachable": it is not known whether it was written.
  */
-export async function publish(
+export async function writePublished(
   client: EtcdClient,
   key: string,
   published: Published,

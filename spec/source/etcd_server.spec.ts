@@ -1,7 +1,10 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
+import { silentLog } from "../../lib/base/log.ts";
 import { SourceFailure, type TextServer } from "../../lib/config/text_source.ts";
 import { EtcdServer, type EtcdServerOptions } from "../../lib/source/etcd_server.ts";
+import { RemoteSource } from "../../lib/source/remote_source.ts";
+import { textSourceContract } from "../contracts/text_source.ts";
 import { manualClock } from "../support/clock.ts";
 import { Cluster, etcdError, etcdStandIn, type EtcdStandIn } from "../support/etcd_stand_in.ts";
 
@@ -37,6 +40,17 @@ async function failureOf(asked: Promise<unknown>): Promise<SourceFailure> {
   expect(failure).toBeInstanceOf(SourceFailure);
   return failure as SourceFailure;
 }
+
+textSourceContract("etcd", async () => {
+  const member = await etcdStandIn();
+  const source = new RemoteSource(serverOf([member]), { clock: systemClock, log: silentLog });
+  onTestFinished(() => source.close());
+  return {
+    source,
+    put: (text, signature) => member.cluster.put({ gw: text, "gw.sig": signature }),
+    remove: () => member.cluster.put({ gw: null, "gw.sig": null }),
+  };
+});
 
 describe("ask", () => {
   it("reads text and signature with the revision of the text, and null as long as nothing is written", async () => {

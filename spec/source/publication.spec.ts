@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { EtcdClient } from "../../lib/source/etcd_client.ts";
-import { publish, readPublished } from "../../lib/source/publication.ts";
+import { readPublished, writePublished } from "../../lib/source/publication.ts";
 import { etcdError, etcdStandIn, type EtcdStandIn } from "../support/etcd_stand_in.ts";
 
 function clientOf(...members: readonly EtcdStandIn[]): EtcdClient {
@@ -27,12 +27,12 @@ function loseAnswer(member: EtcdStandIn, instead: (body: unknown) => void): void
   });
 }
 
-describe("publish", () => {
+describe("writePublished", () => {
   it("writes text and signature in one transaction", async () => {
     const member = await etcdStandIn();
     const client = clientOf(member);
     const before = await readPublished(client, "gw");
-    expect(await publish(client, "gw", { text, signature: "s" }, before)).toEqual({ revision: 2 });
+    expect(await writePublished(client, "gw", { text, signature: "s" }, before)).toEqual({ revision: 2 });
     expect([valueOf(member, "gw"), valueOf(member, "gw.sig"), member.cluster.revision]).toEqual(["{}", "s", 2]);
   });
 
@@ -41,7 +41,7 @@ describe("publish", () => {
     const client = clientOf(member);
     const before = await readPublished(client, "gw");
     member.cluster.put({ [key]: "other" });
-    const outcome = await publish(client, "gw", { text, signature: "s" }, before);
+    const outcome = await writePublished(client, "gw", { text, signature: "s" }, before);
     expect(outcome).toMatchObject({ other: { revision: 2 } });
     expect(valueOf(member, key)).toBe("other");
   });
@@ -51,7 +51,7 @@ describe("publish", () => {
     const client = clientOf(member);
     const before = await readPublished(client, "gw");
     loseAnswer(member, (message) => member.answer("/v3/kv/txn", message as never));
-    expect(await publish(client, "gw", { text, signature: "s" }, before)).toEqual({ revision: 2 });
+    expect(await writePublished(client, "gw", { text, signature: "s" }, before)).toEqual({ revision: 2 });
     expect(member.cluster.revision).toBe(2);
   });
 
@@ -64,7 +64,7 @@ describe("publish", () => {
       first.answer("/v3/kv/txn", message);
       response.destroy();
     });
-    expect(await publish(client, "gw", { text, signature: null }, before)).toEqual({ revision: 2 });
+    expect(await writePublished(client, "gw", { text, signature: null }, before)).toEqual({ revision: 2 });
     expect(first.cluster.revision).toBe(2);
     expect(second.asked.length).toBeGreaterThan(0);
   });
@@ -75,7 +75,7 @@ describe("publish", () => {
     const client = clientOf(first, second);
     const before = await readPublished(client, "gw");
     loseAnswer(first, () => {});
-    expect(await publish(client, "gw", { text, signature: null }, before)).toEqual({ revision: 2 });
+    expect(await writePublished(client, "gw", { text, signature: null }, before)).toEqual({ revision: 2 });
   });
 
   it("rejects where it is not known whether it was written, and where etcd has refused it", async () => {
@@ -84,12 +84,18 @@ describe("publish", () => {
     const before = await readPublished(client, "gw");
     member.answers.set("/v3/kv/txn", (_message, response) => void response.destroy());
     const published = { text, signature: null };
-    await expect(publish(client, "gw", published, before)).rejects.toMatchObject({ kind: "unreachable" });
+    await expect(writePublished(client, "gw", published, before)).rejects.toMatchObject({ kind: "unreachable" });
     member.answers.set("/v3/kv/txn", () => etcdError("etcdserver: request is too large", 3));
-    await expect(publish(client, "gw", published, before)).rejects.toMatchObject({ kind: "refused", isTooLarge: true });
+    await expect(writePublished(client, "gw", published, before)).rejects.toMatchObject({
+      kind: "refused",
+      isTooLarge: true,
+    });
     member.answers.set("/v3/kv/txn", () =>
       etcdError("grpc: received message larger than max (3700014 vs. 2097152)", 8, 429),
     );
-    await expect(publish(client, "gw", published, before)).rejects.toMatchObject({ kind: "refused", isTooLarge: true });
+    await expect(writePublished(client, "gw", published, before)).rejects.toMatchObject({
+      kind: "refused",
+      isTooLarge: true,
+    });
   });
 });

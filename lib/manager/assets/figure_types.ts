@@ -69,6 +69,31 @@ export interface ThreadFigures {
   readonly in_flight: number;
 }
 
+/** GET /gateway/fleet */
+export interface FleetFigures {
+  /** Null: the configuration is not in etcd. */
+  readonly key: string | null;
+  /** Of this gateway's own entry; null: it has none. */
+  readonly own_id: string | null;
+  /** Why the gateways are not known; null: they are. */
+  readonly problem: string | null;
+  /** How many there are: `gateways` has 1,000 at most. */
+  readonly count: number;
+  readonly gateways: readonly FleetGateway[];
+}
+
+/** An entry that no gateway has written has an id alone. */
+export interface FleetGateway {
+  readonly id: string;
+  readonly name?: string;
+  readonly host?: string;
+  readonly version?: string;
+  readonly digest?: string;
+  readonly since?: string;
+  readonly ready?: boolean;
+  readonly refused?: { readonly digest: string | null; readonly at: string; readonly reason: string };
+}
+
 /** GET /gateway/plugin-figures: since the start. */
 export interface PluginFigures {
   readonly plugins: readonly {

@@ -1,10 +1,11 @@
 /**
- * The process page: memory, connections and the delay of the event loop, of each worker.
+ * The process page: memory, connections and the delay of the event loop, of each worker; and the other gateways that
+ * have their configuration from the same key of etcd.
  */
-import type { ProcessFigures } from "./api.ts";
+import type { FleetFigures, FleetGateway, ProcessFigures } from "./api.ts";
 import { figuresAt } from "./asking.ts";
 import { pair } from "./components.ts";
-import { el, replace } from "./dom.ts";
+import { el, replace, setText } from "./dom.ts";
 import { bytes, milliseconds, moment, number } from "./format.ts";
 import { liveTable } from "./live_tables.ts";
 import type { OpenPage } from "./page.ts";
@@ -25,6 +26,9 @@ export const page: OpenPage = () => {
     { class: "muted" },
     "The delay is how late the event loop came round in the last seconds: requests wait as long.",
   );
+  const fleet = liveTable("Fleet", ["Gateway", "Version", "Configuration", "Since", "State", "Refused"]);
+  const fleetNote = el("p", { class: "muted" });
+  const askingFleet = figuresAt<FleetFigures>("/gateway/fleet", "The fleet", showFleet, () => 5000);
   const node = el(
     "div",
     { class: "stack live" },
@@ -33,8 +37,25 @@ export const page: OpenPage = () => {
     card,
     threads.node,
     explained,
+    askingFleet.note,
+    fleet.node,
+    fleetNote,
   );
-  return { title: "Process", node, update: asking.update };
+  const update = () => {
+    asking.update();
+    askingFleet.update();
+  };
+  return { title: "Process", node, update };
+
+  /** Nothing is shown where the configuration is not in etcd. */
+  function showFleet({ key, problem, own_id: own, gateways }: FleetFigures): void {
+    fleet.show(gateways, (gateway) => cellsOf(gateway, own));
+    const about =
+      problem === null
+        ? `By their entries below ${key}. Gateways with CONFIG_READ_ONLY=true have none.`
+        : `The gateways of ${key} are not known: ${problem}`;
+    setText(fleetNote, key === null ? "" : about);
+  }
 
   function show({
     rss_bytes: memory,
@@ -78,5 +99,18 @@ function sourceLines({
     ...(problem === null ? [] : [["Problem", problem] as [string, string]]),
     ["Revision", revision ?? "–"],
     ...(copy === null ? [] : [["In force", `a copy, kept ${moment(copy.kept_at)}`] as [string, string]]),
+  ];
+}
+
+function cellsOf({ id, name, version, digest, since, ready, refused }: FleetGateway, own: string | null): string[] {
+  if (name === undefined) return [id, "–", "–", "–", "–", "an entry that no gateway has written"];
+  const what = refused === undefined ? "" : `${refused.digest ?? "a missing text"}: ${refused.reason}`;
+  return [
+    id === own ? `${name} (this gateway)` : name,
+    version ?? "–",
+    digest ?? "–",
+    since ?? "–",
+    ready === true ? "ready" : "not ready",
+    what,
   ];
 }

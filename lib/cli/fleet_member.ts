@@ -1,0 +1,156 @@
+/**
+ * A gateway as one of a fleet, whose configuration is in etcd: keeps its entry there, and lists those of all.
+ */
+import { randomBytes } from "node:crypto";
+import { hostname } from "node:os";
+import { systemClock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { StateFolder } from "../base/state_folder.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
+import { version } from "../base/version.ts";
+import type { SourceSettings } from "../config/settings_types.ts";
+import { SourceFailure, type SourceText, type TextSource } from "../config/text_source.ts";
+import { digestSteps } from "../config/value_text.ts";
+import { GatewayCore } from "../gateway/gateway.ts";
+import { linesOf } from "../gateway/refusal.ts";
+import type { LastReload } from "../gateway/status.ts";
+import { EtcdClient } from "../source/etcd_client.ts";
+import { etcdOptions } from "../source/etcd_options.ts";
+import { fleetEntries, type Fleet, type FleetEntry, type ListedEntry } from "../source/fleet_entries.ts";
+import { OwnEntry } from "../source/own_entry.ts";
+
+/** A gateway that has started. */
+interface Member {
+  readonly gateway: GatewayCore;
+  /** Its URLs: "http://0.0.0.0:8008", … */
+  readonly http: readonly string[];
+  readonly https: readonly string[];
+  /** Where its id is kept; null: it is another one after each start. */
+  readonly stateFolder: StateFolder | null;
+}
+
+type Texts = Pick<TextSource, "current">;
+type Refused = NonNullable<FleetEntry["refused"]>;
+
+export class FleetMember implements Fleet {
+  readonly name: string;
+  ownId: string | null = null;
+  readonly #settings: SourceSettings;
+  readonly #log: Log;
+  readonly #client: EtcdClient;
+  #entry: OwnEntry | null = null;
+  #hasLeft = false;
+  /** The list that is on its way, or is a second old at most. */
+  #listed: { readonly at: number; readonly entries: Promise<ListedEntry[]> } | null = null;
+  #since = { digest: "", at: "" };
+  /** What was made of the last refusal. */
+  #refused: { readonly of: LastReload; readonly shown: Refused } | null = null;
+
+  constructor(settings: SourceSettings, log: Log) {
+    this.name = settings.url.name;
+    this.#settings = settings;
+    this.#log = log;
+    this.#client = new EtcdClient(etcdOptions(settings, systemClock));
+  }
+
+  /** Keeps the entry from now on, unless nothing may be written to etcd. `texts`: of the configuration. */
+  async join(member: Member, texts: Texts): Promise<void> {
+    if (this.#settings.isReadOnly) return;
+    const id = await this.#idIn(member.stateFolder);
+    if (this.#hasLeft) return;
+    this.ownId = id;
+    this.#entry = new OwnEntry({
+      client: new EtcdClient(etcdOptions(this.#settings, systemClock)),
+      key: this.#settings.url.path,
+      id,
+      clock: systemClock,
+      log: this.#log,
+      entry: () => this.#entryOf(member, texts),
+    });
+  }
+
+  list(): Promise<ListedEntry[]> {
+    const now = systemClock.now();
+    if (this.#listed === null || now - this.#listed.at > LIST_MS) {
+      const entries = fleetEntries(this.#client, this.#settings.url.path);
+      this.#listed = { at: now, entries };
+    }
+    return this.#listed.entries;
+  }
+
+  /** Takes the entry back, within a second. Never rejects. */
+  async leave(): Promise<void> {
+    this.#hasLeft = true;
+    await this.#entry?.close();
+    this.#client.close();
+  }
+
+  async #entryOf({ gateway, http, https }: Member, texts: Texts): Promise<FleetEntry> {
+    const { digest } = gateway;
+    const { configuration, reloads } = GatewayCore.internalsOf(gateway);
+    if (this.#since.digest !== digest) this.#since = { digest, at: new Date(configuration.loadedAt).toISOString() };
+    const { lastReload } = configuration;
+    // While a reload runs, the text that the source has may be another one than that which was refused.
+    if (lastReload?.outcome !== "refused") this.#refused = null;
+    else if (this.#refused?.of !== lastReload && !reloads.isBusy)
+      this.#refused = { of: lastReload, shown: await refusedOf(lastReload, texts) };
+    const host = hostname();
+    const [, port] = /:(\d+)$/.exec(http[0] ?? https[0] ?? "") ?? [];
+    return {
+      name: port === undefined ? host : `${host}:${port}`,
+      host,
+      version,
+      digest,
+      since: this.#since.at,
+      ready: gateway.ready,
+      ...(this.#refused !== null && { refused: this.#refused.shown }),
+    };
+  }
+
+  async #idIn(folder: StateFolder | null): Promise<string> {
+    const fresh = randomBytes(8).toString("hex");
+    if (folder === null) return fresh;
+    try {
+      const kept = folder.read(ID_FILE)?.toString().trim() ?? "";
+      if (/^[0-9a-f]{16}$/.test(kept)) return kept;
+      await folder.write(ID_FILE, [Buffer.from(`${fresh}\n`)]);
+    } catch (error) {
+      folder.failures++;
+      this.#log.error("the id of this gateway in its fleet cannot be kept: it is another one after a restart", {
+        folder: folder.path,
+        error: messageOf(error),
+      });
+    }
+    return fresh;
+  }
+}
+
+async function refusedOf(
+  { at, ...refusal }: Extract<LastReload, { readonly outcome: "refused" }>,
+  texts: Texts,
+): Promise<Refused> {
+  const text = await inSlices(textIn(texts), paced());
+  const digest = text === null ? null : await inSlices(digestSteps(text, 0, text.length), paced());
+  const reason = linesOf(refusal).join("; ");
+  return {
+    digest: digest?.slice(0, 12) ?? null,
+    at: new Date(at).toISOString(),
+    reason: reason.length > MAX_REASON ? `${reason.slice(0, MAX_REASON)}…` : reason,
+  };
+}
+
+/** Null: there is none. */
+function* textIn(texts: Texts): Generator<void, Buffer | null> {
+  try {
+    const { text }: SourceText = yield* texts.current();
+    return text;
+  } catch (error) {
+    if (error instanceof SourceFailure) return null;
+    throw error;
+  }
+}
+
+const ID_FILE = "fleet_id";
+const LIST_MS = 1_000;
+const MAX_REASON = 500;
