@@ -47,6 +47,8 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   addresses: readonly Address[] = [];
   #hasHadSeveral = false;
+  /** What `hasHadSeveral` was at the last change. */
+  #wasOfSeveral = false;
   #isUnknown = true;
   /** Of the last answer. */
   #dropped = 0;
@@ -108,14 +110,17 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
   }
 
   #update(found: readonly Address[]): void {
-    const given = new Map<string, Address>(found.map(({ address, family }) => [address, { address, family }]));
+    const given = new Map<string, Address>(found.map(withoutMapping).map((each) => [each.address, each]));
     const unique = this.#bounded(given);
     // Name servers rotate the order with each answer; that is no change.
-    if (unique.size === this.addresses.length && this.addresses.every(({ address }) => unique.has(address))) return;
+    const isSame = unique.size === this.addresses.length && this.addresses.every(({ address }) => unique.has(address));
+    // Another thread may have had several meanwhile, which this one has missed.
+    if (isSame && this.#wasOfSeveral === this.hasHadSeveral) return;
     // Addresses that stay are the same objects: connections are kept under them.
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
     if (this.addresses.length > 1) this.#isOfSeveral();
+    this.#wasOfSeveral = this.hasHadSeveral;
     this.#names.tools.log.debug("the addresses of a name have changed", {
       host: this.name,
       addresses: [...unique.keys()].join(" "),
@@ -153,6 +158,12 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
     const meaning = this.addresses.length > 0 ? "its last addresses stay in use" : "there are no addresses yet";
     log.warn(`a name could not be looked up: ${meaning}`, { host: this.name, error: error.message });
   }
+}
+
+/** An IPv4-mapped address is its IPv4 address, as everywhere: the same server, which would be two endpoints. */
+function withoutMapping({ address, family }: Address): Address {
+  const isMapped = address.startsWith("::ffff:") && address.includes(".");
+  return isMapped ? { address: address.slice("::ffff:".length), family: 4 } : { address, family };
 }
 
 /** Names, as their hashes, which none has left: those that come once it is full are not remembered. */

@@ -265,6 +265,16 @@ describe("a change of addresses", () => {
   });
 });
 
+describe("an IPv4-mapped address", () => {
+  it("is its IPv4 address: not another server beside it", async () => {
+    const { names, of, asked } = bench();
+    names.retain(of("a.test"));
+    await asked[0]!.answer("::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.2", "2001:db8::1");
+    const wanted = ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(addressOf);
+    expect(names.name("a.test")!.addresses).toEqual(wanted);
+  });
+});
+
 describe("a name that has had several addresses", () => {
   it("is known as one in every thread, also where a thread began when it had one again", async () => {
     const memory = new SharedArrayBuffer(1 << 14);
@@ -282,6 +292,28 @@ describe("a name that has had several addresses", () => {
     await threads[1]!.asked[0]!.answer("10.0.0.2");
     expect(ids(second!)).toEqual(["u/10.0.0.2:80"]);
     expect([other.hasHadSeveral, ids(other)]).toEqual([false, ["u"]]);
+  });
+
+  it("is known as one with the next answer to a thread that has missed the several", async () => {
+    const memory = new SharedArrayBuffer(1 << 14);
+    const [one, two] = [bench({ memory }), bench({ memory })];
+    const [first, second] = [one.of("a.test")[0]!, two.of("a.test")[0]!];
+    one.names.retain([first]);
+    two.names.retain([second]);
+    let changes = 0;
+    second.onChange(() => changes++);
+    await two.asked[0]!.answer("10.0.0.1");
+    await one.asked[0]!.answer("10.0.0.1", "10.0.0.2");
+    const { addresses } = second;
+    for (const expected of [2, 2]) {
+      two.clock.advance(30_000);
+      await two.asked.at(-1)!.answer("10.0.0.1");
+      expect(changes).toBe(expected);
+    }
+    expect(second.addresses).not.toBe(addresses);
+    expect(second.addresses[0]).toBe(addresses[0]);
+    const ids = addressEndpoints({ id: "u", host: "a.test", port: 80, weight: 1 }, second).map(({ id }) => id);
+    expect(ids).toEqual(["u/10.0.0.1:80"]);
   });
 });
 
