@@ -5,7 +5,7 @@
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import { atOnce, createTimeSlices, inSlices, paced } from "../base/time_slices.ts";
+import { atOnce, createTimeSlices, inSlices, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import type { Service, Upstream } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -80,7 +80,8 @@ class FollowedUpstreams implements UpstreamSetPlan {
   #state: "waiting" | "due" | "making" | null = null;
   #due: Timer | null = null;
   #gone: Timer | null = null;
-  readonly #nextTurn = createTimeSlices();
+  /** Of all services: those of one name change together. */
+  readonly #nextTurn: NextTimeSlice;
   /** Called when the first answer of every record is in force. */
   readonly #awaiting = new Set<() => void>();
 
@@ -89,6 +90,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
     this.#maker = maker;
     this.#runtime = runtime;
     this.#clock = runtime.clock;
+    this.#nextTurn = runtime.common("turns of changed endpoints", createTimeSlices);
     this.#context = { log, plan };
     this.upstreamSet = maker.upstreamSet;
     const names = service.upstreams.flatMap((upstream) => ("srv" in upstream ? upstream.srv : []));
@@ -160,7 +162,10 @@ class FollowedUpstreams implements UpstreamSetPlan {
    */
   #isLate({ rank = 0, host, address }: UpstreamEndpoint): boolean {
     if (rank > 0) return true;
-    return this.#hasAffinity && address === undefined && this.#names.get(host)?.isAwaited === true;
+    if (!this.#hasAffinity || address !== undefined) return false;
+    const name = this.#names.get(host);
+    // With several its addresses are known, and not in force yet.
+    return name !== undefined && (name.isAwaited || name.hasHadSeveral);
   }
 
   get #hasAffinity(): boolean {
@@ -309,6 +314,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
     const wanted = this.#wanted();
     try {
       for (const endpoints of setsBetween(before, wanted)) {
+        await this.#nextTurn();
         const made = await inSlices(this.#made(endpoints, this.#peers), paced());
         // A slice of its own.
         await this.#nextTurn();

@@ -379,6 +379,25 @@ describe("addresses of a name", () => {
     expect((await waiting).body.toString()).toBe(first.from);
   });
 
+  it("are waited for by such requests until they are in force", async () => {
+    const { dns, says, start, clock } = await service("a b", { sticky: { cookie: "S" } } as Parts);
+    says("a b");
+    dns.delayMs = 5;
+    const { gateway, port } = await start();
+    const { runtime } = Gateway.internalsOf(gateway as Gateway);
+    await eventually(() => runtime.hostName(HOST).addresses.length === 2, "the answer");
+    const waiting = ask(port, { path: "/a/x" });
+    let isOver = false;
+    void waiting.finally(() => (isOver = true));
+    // The clock stands still: they are not in force yet.
+    await eventually(() => gateway.inFlight === 1);
+    await eventually(() => (clock.advance(10), isOver), "the response");
+    const [cookie] = (await waiting).headers["set-cookie"]![0]!.split(";");
+    const again = await ask(port, { path: "/a/x", headers: { Cookie: cookie! } });
+    expect(again.body.toString()).toBe((await waiting).body.toString());
+    expect(again.headers["set-cookie"]).toBeUndefined();
+  });
+
   it("are verified by the name over TLS, each over connections of its own", async () => {
     for (const protocol of ["https", "h2"] as const) {
       const tls = { ca: pem({ ca: CA.cert }).ca! };
@@ -559,6 +578,29 @@ describe("a thousand addresses", () => {
     const labels = new Set(gateway.metrics().match(/^edge_gateway_upstream_healthy\{.*/gm));
     expect(labels.size).toBe(65);
     expect([...labels].filter((line) => line.includes('upstream="other"'))).toEqual([expect.stringMatching(/ 936$/)]);
+  });
+});
+
+describe("several services of one name", () => {
+  it("get other addresses in one turn each, so that requests have theirs in between", async () => {
+    const clock = manualClock();
+    const names = ["a", "b", "c", "d"];
+    const upstreams = [{ id: "u", host: HOST, port: 81 }];
+    const services = names.map((name) => ({ name, base_path: `/${name}`, upstreams, routes: [{ path: "/" }] }));
+    const lookup = async () => ["127.0.0.11", "127.0.0.12"].map((address) => ({ address, family: 4 }));
+    const { gateway } = await running({ services }, { clock, lookup });
+    const { runtime } = Gateway.internalsOf(gateway as Gateway);
+    let turn = 0;
+    let isOver = false;
+    const count = () => void (turn++, isOver || setImmediate(count));
+    onTestFinished(() => void (vi.restoreAllMocks(), (isOver = true)));
+    const turns: number[] = [];
+    const replace = runtime.replace.bind(runtime);
+    vi.spyOn(runtime, "replace").mockImplementation((plan, pools) => (turns.push(turn), replace(plan, pools)));
+    count();
+    await eventually(() => (clock.advance(10), turns.length === names.length));
+    expect(new Set(turns).size).toBe(names.length);
+    expect(runtime.upstreamSets.map(({ peers }) => peers.length)).toEqual([2, 2, 2, 2]);
   });
 });
 
