@@ -108,10 +108,19 @@ export class RemoteSource implements TextSource {
     this.#readers++;
     try {
       await this.#ask();
+      this.#copyInPlace = null;
+      this.#isNews = false;
     } finally {
       this.#readers--;
+      // Of an answer before one that has failed.
+      this.#report();
     }
-    this.#copyInPlace = null;
+  }
+
+  #report(): void {
+    if (!this.#isNews || this.#readers > 0) return;
+    this.#isNews = false;
+    for (const listener of this.#listeners) listener();
   }
 
   /** Calls while a question is on its way share the next one: the answer to the first may be older than a change. */
@@ -165,9 +174,7 @@ export class RemoteSource implements TextSource {
       this.#answered(failure);
     } finally {
       this.#askLater();
-      const isNews = this.#isNews;
-      this.#isNews = false;
-      if (isNews && this.#readers === 0) for (const listener of this.#listeners) listener();
+      this.#report();
     }
   }
 
@@ -236,21 +243,21 @@ export class RemoteSource implements TextSource {
     if (this.#server.watch === undefined || signal.aborted) return;
     this.#isWatching = true;
     let failures = 0;
-    const changed = () => {
-      failures = 0;
-      this.#ask().catch(ignore);
-    };
+    const ask = () => void this.#ask().catch(ignore);
     const watch = (): void => {
-      this.#server.watch!(changed, signal)
+      const began = clock.now();
+      this.#server.watch!(ask, signal)
         .catch(ignore)
         .finally(() => {
+          // Also one that has reported a change may fail at once: only its duration says that it has worked.
+          if (clock.now() - began > LONGEST_DELAY_MS) failures = 0;
           if (!signal.aborted) clock.after(this.#delay(++failures), watchAgain);
         });
     };
     const watchAgain = () => {
       if (signal.aborted) return;
-      // What has changed in between.
-      changed();
+      // What has changed in between. A server that does not answer is asked with the pauses of that.
+      if (this.#isUp) ask();
       watch();
     };
     watch();

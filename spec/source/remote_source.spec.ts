@@ -206,6 +206,18 @@ describe("a source of texts on a server", () => {
     expect([now(), changes()]).toEqual(["b", 0]);
   });
 
+  it("reports a change that has come before a question of a reload, where that is not answered", async () => {
+    const { source, seen, held, after, now, changes } = asked([text("a"), text("b"), down(), null]);
+    await source.refresh();
+    held.isHeld = true;
+    await after(10_000);
+    const refreshed = source.refresh();
+    held.isHeld = false;
+    held.release();
+    await expect(refreshed).rejects.toThrow("ECONNREFUSED");
+    expect([seen.asked, now(), changes()]).toEqual([3, "b", 1]);
+  });
+
   it("asks at once again where text and signature do not fit, and gives such a pair if that stays so", async () => {
     const isPair = ({ text: content, signature }: SourceText) => content.toString() === signature;
     const { source, seen, now, after, changes } = asked(
@@ -240,6 +252,30 @@ describe("a source of texts on a server", () => {
     answers[0] = text("c");
     await after(500);
     expect([seen.watched, seen.asked, now()]).toEqual([2, 3, "c"]);
+  });
+
+  it("begins a watch that fails at once again with pauses that grow, also while the server does not answer", async () => {
+    const { source, seen, endWatch, after, answers } = asked([text("a")], {}, true);
+    await source.refresh();
+    const again = async (ms: number) => {
+      const { watched } = seen;
+      endWatch(down());
+      await after(0);
+      await after(ms - 1);
+      expect(seen.watched).toBe(watched);
+      await after(1);
+      expect(seen.watched).toBe(watched + 1);
+    };
+    for (const ms of [500, 1_000, 2_000, 4_000]) await again(ms);
+    answers[0] = down();
+    await again(8_000);
+    const { asked: before } = seen;
+    for (const ms of [10_000, 10_000, 10_000]) await again(ms);
+    // In 30 s: after 0.5, 1, 2, 4, 8 and 10 s.
+    expect(seen.asked - before).toBeLessThanOrEqual(6);
+    answers[0] = text("a");
+    await after(20_000);
+    await again(500);
   });
 
   it("gives a copy until there is another answer, and says when the copy is in force", async () => {
