@@ -58,9 +58,20 @@ export function openStream(target: StreamTarget, body: string, { receive, signal
     const cancel = entry("the end of a watch", () => end(new EtcdFailure("cancelled", "the request was given up")));
     const timer = limit(() => end(unreachable("no answer in time")));
     signal.addEventListener("abort", cancel);
+    const linesIn = (status: number, chunk: Buffer): readonly JsonLine[] => {
+      try {
+        return lines.read(chunk);
+      } catch (error) {
+        if (!(error instanceof SyntaxError)) throw error;
+        // Such as the page of a proxy.
+        const isError = status !== 200;
+        end(isError ? etcdFailure(url.host, status, undefined) : unreachable("a line of its answer is no JSON object"));
+        return [];
+      }
+    };
     const read = (response: IncomingMessage, chunk: Buffer) => {
-      for (const line of lines.read(chunk)) {
-        const status = response.statusCode!;
+      const status = response.statusCode!;
+      for (const line of linesIn(status, chunk)) {
         const content = line === "long" ? undefined : line.object;
         if (status !== 200 || content?.error !== undefined) return end(etcdFailure(url.host, status, content));
         timer.cancel();
@@ -68,14 +79,7 @@ export function openStream(target: StreamTarget, body: string, { receive, signal
       }
     };
     request.on("response", (response) => {
-      response.on("data", (chunk: Buffer) => {
-        try {
-          read(response, chunk);
-        } catch (error) {
-          if (!(error instanceof SyntaxError)) throw error;
-          end(unreachable("a line of its answer is no JSON object"));
-        }
-      });
+      response.on("data", (chunk: Buffer) => read(response, chunk));
       response.on("end", () => {
         // An error has no line end.
         if (response.statusCode !== 200) read(response, Buffer.from("\n"));

@@ -20,7 +20,7 @@ export interface FleetEntry {
   readonly refused?: { readonly digest: string | null; readonly at: string; readonly reason: string };
 }
 
-/** `entry`: null: it is not of the form. */
+/** `id`: its first 100 characters. `entry`: null: it is not of the form. */
 export interface ListedEntry {
   readonly id: string;
   readonly entry: FleetEntry | null;
@@ -48,7 +48,7 @@ export async function fleetEntries(
   const range = { key: base64(prefix), range_end: base64(end), limit: String(MAX_ENTRIES) };
   const answer = await client.call("/v3/kv/range", range, { maxBytes: MAX_BYTES, ...options });
   const listed = keyValues(answer).map(({ key: name, state }) => ({
-    id: name.slice(prefix.length),
+    id: name.slice(prefix.length, prefix.length + MAX_ID),
     entry: entryIn(state("texts").value!),
   }));
   return listed.sort((a, b) => order(a.entry?.name ?? "", b.entry?.name ?? "") || order(a.id, b.id));
@@ -58,10 +58,15 @@ function order(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
+/** With the members of an entry alone: others may be of any size, or take the place of what is known of it. */
 function entryIn(content: Buffer): FleetEntry | null {
   try {
     const value: unknown = JSON.parse(content.toString());
-    return isEntry(value) ? value : null;
+    if (!isEntry(value)) return null;
+    const { name, host, version, digest, since, ready, refused } = value;
+    const entry = { name, host, version, digest, since, ready };
+    if (refused === undefined) return entry;
+    return { ...entry, refused: { digest: refused.digest, at: refused.at, reason: refused.reason } };
   } catch {
     return null;
   }
@@ -73,7 +78,8 @@ function isEntry(value: unknown): value is FleetEntry {
   const hasTexts = [name, host, version, digest, since].every((text) => isText(text));
   if (!hasTexts || typeof ready !== "boolean") return false;
   if (refused === undefined) return true;
-  return isObject(refused) && isText(refused.at) && isText(refused.reason) && isText(refused.digest ?? "");
+  if (!isObject(refused)) return false;
+  return isText(refused.at) && isText(refused.reason) && (refused.digest === null || isText(refused.digest));
 }
 
 function isText(value: unknown): value is string {
@@ -83,3 +89,5 @@ function isText(value: unknown): value is string {
 const MAX_ENTRIES = 10_000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const MAX_TEXT = 2_000;
+/** A gateway's own has 16. */
+const MAX_ID = 100;

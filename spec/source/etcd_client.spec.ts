@@ -332,6 +332,19 @@ describe("a stream", () => {
     expect((await open(clientOf([member]))).message).toMatch(message);
   });
 
+  it.each(["upstream connect error", "<html>\n<body>Bad Gateway</body>\n</html>\n", ""])(
+    "fails where a proxy answers with a page of its own: %j",
+    async (page) => {
+      const member = await etcdStandIn();
+      member.answers.set("/v3/watch", (_message, response) => void response.writeHead(502).end(page));
+      const { kind, message } = await open(clientOf([member]));
+      expect([kind, message]).toEqual([
+        "unreachable",
+        expect.stringMatching(page === "" ? /has ended$/ : /status 502/),
+      ]);
+    },
+  );
+
   it("fails with a line that is an error, is no JSON, or with the end of the answer", async () => {
     const member = await etcdStandIn();
     const line = (text: string) => member.answers.set("/v3/watch", (_message, response) => void response.end(text));

@@ -166,6 +166,15 @@ describe("the entries of a fleet", () => {
     expect(await fleetEntries(clientOf(member, clock), "gw")).toEqual([{ id: "1", entry: null }]);
   });
 
+  it("have nothing else of what somebody has written there", async () => {
+    const [member, clock] = [await etcdStandIn(), manualClock()];
+    const more = { id: "other", key: "x".repeat(100_000), unreadable: true };
+    const value = JSON.stringify({ ...ENTRY, ...more, refused: { ...refused, ...more } });
+    member.cluster.put({ [`gw/gateways/${"1".repeat(5_000)}`]: value });
+    const [listed] = await fleetEntries(clientOf(member, clock), "gw");
+    expect(listed).toEqual({ id: "1".repeat(100), entry: { ...ENTRY, refused } });
+  });
+
   it("have what a gateway has refused", async () => {
     const [member, clock] = [await etcdStandIn(), manualClock()];
     for (const each of [refused, { ...refused, digest: null }]) {
