@@ -254,7 +254,7 @@ describe("a source of texts on a server", () => {
     expect([seen.watched, seen.asked, now()]).toEqual([2, 3, "c"]);
   });
 
-  it("begins a watch that fails at once again with pauses that grow, also while the server does not answer", async () => {
+  it("begins a watch that fails at once again with pauses that grow, also while nobody answers", async () => {
     const { source, seen, endWatch, after, answers } = asked([text("a")], {}, true);
     await source.refresh();
     const again = async (ms: number) => {
