@@ -323,6 +323,8 @@ class FollowedUpstreams implements UpstreamSetPlan {
         this.#inForce(made, endpoints);
       }
       this.#logChange(before);
+      // The first answer may say that one that was taken out before a restart is no endpoint any more.
+      if (this.#endpoints === before) this.#runtime.takenOut?.applied();
     } catch (error) {
       this.#logUnchanged(error);
     }

@@ -469,6 +469,17 @@ describe("addresses of a name", () => {
     expect(told().filter((line) => line.includes("no longer taken out"))).toEqual([]);
   });
 
+  it("that were taken out before a restart, and are the name's only one after it, are reported as back", async () => {
+    const { says, start, clock, backendPort, told } = await service("a b");
+    says("a");
+    const { gateway } = await start();
+    const id = `u/${addressOf("a")}:${backendPort}`;
+    takenOutOf(Gateway.internalsOf(gateway as Gateway)).restore([{ service: "s", id, state: "eject", since: 1 }]);
+    const why = "warn upstream is no longer taken out: the configuration has it no longer";
+    await eventually(() => (clock.advance(10), told().includes(why)));
+    expect(gateway.health.services[0]!.upstreams.map((each) => [each.id, each.adminState])).toEqual([["u", null]]);
+  });
+
   it("cannot have the ids of other upstreams", () => {
     const issues = (...ids: readonly string[]) => {
       const upstreams = ids.map((id) => ({ id, host: id === "u" ? HOST : "127.0.0.1", port: 80 }));
