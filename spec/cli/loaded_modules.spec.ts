@@ -303,8 +303,8 @@ describe("the program loads what is named, and only that,", () => {
       MOST.guarded,
     ],
     ["with those of a service", withService({ plugins: KEY_AND_LIMIT }), {}, MOST.guarded],
-    ["with a name of this machine", withUpstream({ host: "localhost" }), {}, MOST.tokens + 25_800],
-    ["with the name of an upstream", withUpstream({ host: "orders.test" }), {}, MOST.tokens + 62_700],
+    ["with a name of this machine", withUpstream({ host: "localhost" }), {}, MOST.tokens + 26_100],
+    ["with the name of an upstream", withUpstream({ host: "orders.test" }), {}, MOST.tokens + 63_000],
     ["with the admin interface", quickstart, ADMIN, MOST.tokens + 51_000],
     [
       "with HTTPS and HTTP/2",
