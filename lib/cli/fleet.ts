@@ -11,7 +11,7 @@ import type { Arguments, RunCommand } from "./arguments.ts";
 import { counted } from "./counted.ts";
 import { etcdSettings } from "./etcd_settings.ts";
 import { Failure, type ExitCode } from "./failure.ts";
-import { printable } from "./terminal.ts";
+import { printable, withoutAnyControls, withoutControls } from "./terminal.ts";
 
 /** 0: printed, or all run the digest. 1: one has refused it, the time is over, or etcd cannot be asked. */
 export const fleet: RunCommand = async (given) => {
@@ -76,7 +76,10 @@ async function waitFor(
     if (isEverywhere && refusing === undefined) return 0;
     const seconds = timeoutMs / 1000;
     if (refusing !== undefined)
-      throw new Failure(`${refusing.entry!.name} has refused ${digest}: ${refusing.entry!.refused!.reason}`, 1);
+      throw new Failure(
+        withoutControls(`${refusing.entry!.name} has refused ${digest}: ${refusing.entry!.refused!.reason}`),
+        1,
+      );
     if (answer instanceof EtcdFailure) throw answer;
     if (answer.length === 0) throw new Failure(`no gateway has an entry below ${name} after ${seconds} s`, 1);
     const others = answer.filter(({ entry }) => entry?.digest !== digest);
@@ -90,7 +93,7 @@ async function waitFor(
 function print(listed: readonly ListedEntry[], name: string, { flags }: Arguments): void {
   if (flags.json !== undefined) {
     const gateways = listed.map(({ id, entry }) => ({ id, ...(entry ?? { unreadable: true }) }));
-    process.stdout.write(`${JSON.stringify({ key: name, gateways }, null, 2)}\n`);
+    process.stdout.write(`${JSON.stringify(withoutAnyControls({ key: name, gateways }), null, 2)}\n`);
     return;
   }
   const rows = listed.map(({ id, entry }) =>

@@ -80,8 +80,7 @@ export class RemoteConfig {
       await source.refresh().catch(ignore);
       const first = nowIn(source);
       if (!(first instanceof SourceFailure)) await this.#tryFirst(first, copy);
-      else if (copy !== null) this.#useCopy(copy, first);
-      else await this.#wait(first);
+      else if (copy === null || !(await this.#useSound(copy, first))) await this.#wait(first);
     } finally {
       clearInterval(alive);
     }
@@ -91,14 +90,41 @@ export class RemoteConfig {
   /** A text that is another one than that of the copy is tried out first: whether it can be refused is known then. */
   async #tryFirst(first: SourceText, copy: TextCopy | null): Promise<void> {
     if (copy === null || (copy.text.equals(first.text) && copy.signature === first.signature)) return;
+    const refusal = await this.#triedOut(first);
+    if (refusal !== null) this.#useCopy(copy, first, refusal.why);
+  }
+
+  /** A copy may be refused by now: it has ended, or its key is another one. Whether it is used. */
+  async #useSound(copy: TextCopy, first: SourceFailure): Promise<boolean> {
+    const refusal = await this.#triedOut(copy);
+    if (refusal === null) this.#useCopy(copy, first, first);
+    else
+      this.#log.error("the copy of an earlier configuration is refused, and is not used", {
+        source: this.source.name,
+        kept_at: new Date(copy.keptAt).toISOString(),
+        why: linesOf(whyRefused(refusal.why)),
+      });
+    return refusal === null;
+  }
+
+  /** Null: it could come into force. */
+  async #triedOut(text: SourceText): Promise<{ readonly why: unknown } | null> {
     const { configPath, configKeyPath, stateDir, tests, serverCertPath, httpPort } = this.#settings;
+    const textSource = {
+      name: this.source.name,
+      state: null,
+      // eslint-disable-next-line require-yield
+      *current() {
+        return text;
+      },
+    };
     const { readSeen } = await this.#load.stateDir();
     const signed = configKeyPath === null ? {} : { configKeyFile: configKeyPath };
-    const modules = await loadPluginModules(configPath, process.env, signed.configKeyFile, this.source);
+    const modules = await loadPluginModules(configPath, process.env, signed.configKeyFile, textSource);
     try {
       const candidate = new Candidate({
         configFile: configPath,
-        textSource: this.source,
+        textSource,
         ...signed,
         seen: { read: () => readSeen(stateDir!), write: ignore },
         modules,
@@ -107,13 +133,14 @@ export class RemoteConfig {
         acme: { stateDir: true, plainPort: httpPort !== null },
       });
       await candidate.configuration.testFirst("lenient").finally(() => candidate.close());
-    } catch (error) {
-      this.#useCopy(copy, error);
+      return null;
+    } catch (why) {
+      return { why };
     }
   }
 
-  #useCopy(copy: TextCopy, why: unknown): void {
-    this.source.useCopy(copy);
+  #useCopy(copy: TextCopy, refused: SourceText | SourceFailure, why: unknown): void {
+    this.source.useCopy(copy, refused);
     this.#refusal = why;
     const refusal = whyRefused(why);
     this.#log.error("the copy of an earlier configuration comes into force in place of that of the source", {
@@ -131,6 +158,8 @@ export class RemoteConfig {
         why: why.message,
         to_do: TO_DO,
       });
+    // It may have answered while the copy was tried out.
+    if (!(nowIn(source) instanceof SourceFailure)) return;
     say(first);
     await new Promise<void>((done) => {
       const stop = source.onChange(() => {

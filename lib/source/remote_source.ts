@@ -55,6 +55,8 @@ export class RemoteSource implements TextSource {
   #received: SourceText | SourceFailure | null = null;
   /** What `current` gives in place of the last answer, until there is another one; null: nothing. */
   #copyInPlace: TextCopy | null = null;
+  /** In whose place the copy is: what was refused at the start; null: there was no answer. */
+  #refused: SourceText | SourceFailure | null = null;
   /** That is in force. */
   #copyInForce: TextCopy | null = null;
   #problem: SourceFailure | null = null;
@@ -139,8 +141,9 @@ export class RemoteSource implements TextSource {
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Until there is another answer, `current` gives this text. */
-  useCopy(copy: TextCopy): void {
+  /** Until there is another answer than the one that was `refused`, `current` gives this text. */
+  useCopy(copy: TextCopy, refused: SourceText | SourceFailure): void {
+    this.#refused = refused instanceof SourceFailure && refused.kind === "unreachable" ? null : refused;
     this.#copyInPlace = copy;
     this.#copyInForce = copy;
   }
@@ -182,7 +185,7 @@ export class RemoteSource implements TextSource {
     const { signal } = this.#closing;
     const { isPair = () => true } = this.#options;
     const answer = await this.#server.ask(signal);
-    if (answer === null || isPair(answer)) return answer;
+    if (answer === null || isSame(answer, this.#received) || isPair(answer)) return answer;
     // Where that fails, the next question says so.
     return (await this.#server.ask(signal).catch(() => null)) ?? answer;
   }
@@ -203,7 +206,7 @@ export class RemoteSource implements TextSource {
     this.#failures = this.#hasHadText ? 0 : this.#failures + 1;
     this.#answeredAt = now;
     const before = this.#copyInPlace ?? this.#received;
-    const isRefusedStill = this.#copyInPlace !== null && isSame(answer, this.#received);
+    const isRefusedStill = this.#copyInPlace !== null && isSame(answer, this.#refused);
     this.#problem = answer instanceof SourceFailure ? answer : null;
     if (hasText) {
       this.#revision = answer.revision;

@@ -65,6 +65,19 @@ describe("edge-gateway fleet", () => {
     expect([code, stderr]).toEqual([1, "edge-gateway: web-2:8008 has refused ba9876543210: gw.json:1:1 no\n"]);
   });
 
+  it("prints nothing that acts on a terminal, whatever somebody has written below the key", async () => {
+    const member = await etcdStandIn();
+    const acts = "\u001b[2J\u009b2J\u202e\r";
+    const refused = { digest: "ba9876543210", at: acts, reason: acts };
+    put(member, acts, { name: acts, host: acts, version: acts, since: acts, refused });
+    for (const words of [[], ["--json"], ["--wait", "ba9876543210"]]) {
+      const { stdout, stderr } = await run(urlOf(member), ...words);
+      expect(stdout + stderr).not.toMatch(/[\u001b\u009b\u202e\r]/);
+      // Nor as an escape, which other programs make a control character of again.
+      expect(stdout).not.toContain("\\u001b");
+    }
+  });
+
   it("exits with 1 when the time is over: without entries, with others, and without an answer", async () => {
     const member = await etcdStandIn();
     const wait = () => run(urlOf(member), "--wait", "ba9876543210", "--timeout", "1");

@@ -207,7 +207,7 @@ describe("the copy of a configuration from a URL", () => {
     expect(readFileSync(join(stateDir, COPY_FILE), "utf8")).toContain('"/one"');
   });
 
-  it("is checked by its signature, serial and end, as any text", async () => {
+  it("is checked by its signature, serial and end, as any text; the start waits where it is refused", async () => {
     const keys = signingKeys();
     const environment = { CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem") };
     const text = configWith("/one", { serial: 5 });
@@ -227,9 +227,20 @@ describe("the copy of a configuration from a URL", () => {
     second.child.kill("SIGTERM");
     await second.ended;
     await served.close();
-    const other = { CONFIG_PUBLIC_KEY: fileWith(signingKeys().publicKey, "other.pem") };
+    const others = signingKeys();
+    const other = { CONFIG_PUBLIC_KEY: fileWith(others.publicKey, "other.pem") };
     const third = await remoteProgram({ ...other, STATE_DIR: stateDir }, served);
-    expect((await third.ended).code).toBe(2);
+    await third.says(WAITS);
+    expect(line(third, "the copy of an earlier configuration is refused")).toMatchObject({
+      source: served.url,
+      why: [expect.stringContaining("is not signed by the public key")],
+    });
+    expect(await third.probe("/readyz")).toBe(503);
+    const newer = configWith("/two", { serial: 6 });
+    served.files.set("/gw.json", newer).set("/gw.json.sig", signatureOf(newer, others));
+    await served.open();
+    await third.says(STARTED);
+    expect(await third.traffic("/two")).toBe(200);
   });
 
   it.each<[string, (path: string) => void, RegExp]>([

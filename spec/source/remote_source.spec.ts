@@ -282,7 +282,7 @@ describe("a source of texts on a server", () => {
     const { source, after, now, changes, answers } = asked([down()]);
     await source.refresh().catch(() => {});
     const copy = { ...text("old"), keptAt: 5 };
-    source.useCopy(copy);
+    source.useCopy(copy, down());
     expect(now()).toBe("old");
     expect(source.taken(copy.text)).toBeNull();
     await after(500);
@@ -297,7 +297,7 @@ describe("a source of texts on a server", () => {
   it("gives a copy in place of a text that was refused, until that changes or is asked for", async () => {
     const { source, after, now, changes, answers } = asked([text("bad"), null]);
     await source.refresh();
-    source.useCopy({ ...text("old"), keptAt: 5 });
+    source.useCopy({ ...text("old"), keptAt: 5 }, text("bad"));
     await after(10_000);
     expect([now(), changes()]).toEqual(["old", 0]);
     await source.refresh();
@@ -307,10 +307,31 @@ describe("a source of texts on a server", () => {
     expect([now(), changes()]).toEqual(["good", 1]);
   });
 
+  it("takes a text that has come while another one was tried out, and refused", async () => {
+    const { source, after, now, changes } = asked([text("bad"), text("good"), null]);
+    await source.refresh();
+    await after(10_000);
+    source.useCopy({ ...text("old"), keptAt: 5 }, text("bad"));
+    const before = changes();
+    await after(10_000);
+    expect([now(), changes() - before]).toEqual(["good", 1]);
+  });
+
+  it("checks a signature again for another text alone, also where the server names no state of it", async () => {
+    let checks = 0;
+    const isPair = () => ++checks > 0;
+    const { source, after, seen } = asked([text("a", "s"), text("a", "s"), text("a", "t")], { isPair });
+    await source.refresh();
+    await after(10_000);
+    expect([seen.asked, checks]).toEqual([2, 1]);
+    await after(10_000);
+    expect([seen.asked, checks]).toEqual([3, 2]);
+  });
+
   it("the copy is in force no more when the server gives the same text", async () => {
     const { source, after, changes, answers } = asked([down()]);
     await source.refresh().catch(() => {});
-    source.useCopy({ ...text("old"), keptAt: 5 });
+    source.useCopy({ ...text("old"), keptAt: 5 }, down());
     answers[0] = text("old");
     await after(500);
     expect([changes(), source.state.copy]).toEqual([0, null]);
