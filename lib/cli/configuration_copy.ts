@@ -6,6 +6,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { readKept, type StateFolder } from "../base/state_folder.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
+import type { SourceUrl } from "../config/source_url.ts";
 import type { SourceText } from "../config/text_source.ts";
 import { isObject } from "../json_schema/values.ts";
 import type { TextCopy } from "../source/remote_source.ts";
@@ -16,20 +17,25 @@ const LINE_FEED = 10;
 
 /** The first line of the file; the text is behind it. */
 interface Head {
-  /** The name of the source: a copy of another one is not used. */
+  /** The name of the source. */
   readonly source: string;
+  /** SHA-256 of its URL, whose query the name does not have: a copy of another one is not used. */
+  readonly url_sha256: string;
   /** In milliseconds since 1970. */
   readonly kept_at: number;
   readonly signature: string | null;
   readonly revision: string | null;
 }
 
+/** See `SourceUrl`. */
+type CopiedUrl = Pick<SourceUrl, "name" | "href">;
+
 /** `problem`: why there is a copy that cannot be used; null: it can be, or there is none. */
 export type CopyRead =
   { readonly copy: TextCopy; readonly problem: null } | { readonly copy: null; readonly problem: string | null };
 
 /** `folder`: that of STATE_DIR, which another process may hold. */
-export function readCopy(folder: string, source: string): CopyRead {
+export function readCopy(folder: string, { name, href }: CopiedUrl): CopyRead {
   const none = (problem: string | null) => ({ copy: null, problem });
   let content: Buffer | null;
   try {
@@ -44,7 +50,9 @@ export function readCopy(folder: string, source: string): CopyRead {
   if (head === null || hash("sha256", Buffer.concat([Buffer.from(head.line), text])) !== head.sha256)
     return none(`${folder}/${NAME} is damaged, and is not used`);
   const { kept_at: keptAt, signature, revision } = head;
-  if (head.source !== source) return none(`${folder}/${NAME} is a copy of ${head.source}, and is not used`);
+  if (head.source !== name) return none(`${folder}/${NAME} is a copy of ${head.source}, and is not used`);
+  if (head.url_sha256 !== hash("sha256", href))
+    return none(`${folder}/${NAME} is a copy of ${name} with another query, and is not used`);
   return { copy: { text, signature, revision, keptAt }, problem: null };
 }
 
@@ -61,15 +69,15 @@ function headIn(line: Buffer): (Head & { readonly sha256: string; readonly line:
 /** Writes one copy after the other, for its owner alone. */
 export class ConfigurationCopies {
   readonly #folder: StateFolder;
-  readonly #source: string;
+  readonly #url: CopiedUrl;
   readonly #log: Log;
   #written: Promise<void> = Promise.resolve();
   /** The last that was written, or is to be. */
   #text: Buffer | null = null;
 
-  constructor(folder: StateFolder, source: string, log: Log) {
+  constructor(folder: StateFolder, url: CopiedUrl, log: Log) {
     this.#folder = folder;
-    this.#source = source;
+    this.#url = url;
     this.#log = log;
   }
 
@@ -88,7 +96,8 @@ export class ConfigurationCopies {
   }
 
   async #write({ text, signature, revision }: SourceText, at: number): Promise<void> {
-    const head: Head = { source: this.#source, kept_at: at, signature, revision };
+    const { name: source, href } = this.#url;
+    const head: Head = { source, url_sha256: hash("sha256", href), kept_at: at, signature, revision };
     const sum = createHash("sha256").update(JSON.stringify(head));
     // Beside the traffic: 64 MiB take a tenth of a second.
     await inSlices(

@@ -41,7 +41,7 @@ export class FleetMember implements Fleet {
   readonly #client: EtcdClient;
   #entry: OwnEntry | null = null;
   #hasLeft = false;
-  /** The list that is on its way, or is a second old at most. */
+  /** The list that is on its way, or is a second old at most. `at`: infinite while it is on its way. */
   #listed: { readonly at: number; readonly entries: Promise<ListedEntry[]> } | null = null;
   #since = { digest: "", at: "" };
   /** What was made of the last refusal. */
@@ -71,10 +71,12 @@ export class FleetMember implements Fleet {
   }
 
   list(): Promise<ListedEntry[]> {
-    const now = systemClock.now();
-    if (this.#listed === null || now - this.#listed.at > LIST_MS) {
+    if (this.#listed === null || systemClock.now() - this.#listed.at > LIST_MS) {
       const entries = fleetEntries(this.#client, this.#settings.url.path);
-      this.#listed = { at: now, entries };
+      const listed = { at: Infinity, entries };
+      this.#listed = listed;
+      const end = () => void (listed.at = systemClock.now());
+      entries.then(end, end);
     }
     return this.#listed.entries;
   }

@@ -7,6 +7,7 @@ import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { StateFolder } from "../base/state_folder.ts";
 import { signedBy } from "../config/signed.ts";
+import type { SourceUrl } from "../config/source_url.ts";
 import { SourceFailure, type SourceText, type TextServer, type TextSource } from "../config/text_source.ts";
 import type { Settings, SourceSettings } from "../config/settings_types.ts";
 import { loadPluginModules } from "../features/plugin_modules.ts";
@@ -75,7 +76,7 @@ export class RemoteConfig {
     const alive = setInterval(ignore, 1_000_000);
     try {
       await this.probes?.listen();
-      const { copy, problem } = stateDir === null ? { copy: null, problem: null } : readCopy(stateDir, source.name);
+      const { copy, problem } = stateDir === null ? { copy: null, problem: null } : readCopy(stateDir, this.#url);
       if (problem !== null) this.#log.error("there is no copy of the configuration", { problem });
       await source.refresh().catch(ignore);
       const first = nowIn(source);
@@ -174,7 +175,7 @@ export class RemoteConfig {
   /** Of the configuration in force, from the start on. */
   follow({ gateway, stateFolder }: Running): void {
     const { configuration } = GatewayCore.internalsOf(gateway);
-    const copies = stateFolder && new ConfigurationCopies(stateFolder, this.source.name, this.#log);
+    const copies = stateFolder && new ConfigurationCopies(stateFolder, this.#url, this.#log);
     const keep = () => {
       const { source } = configuration.inForce;
       const text = "text" in source ? this.source.taken(source.text) : null;
@@ -197,6 +198,10 @@ export class RemoteConfig {
       ...whyRefused(this.#refusal),
     };
     this.#refusal = null;
+  }
+
+  get #url(): SourceUrl {
+    return this.#settings.source!.url;
   }
 
   close(): void {

@@ -102,14 +102,7 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
       if (started !== null) await endAtOnce(started, log);
       await waitAtMost(output.close(), LINGER_MS);
     };
-    const end = async (signal: NodeJS.Signals) => {
-      const ending = await starting;
-      const left = ending.fleet?.leave();
-      const outcome = await drain(signal, ending, settings, log);
-      await left;
-      return outcome;
-    };
-    stopped = untilStopped(end, log, cut);
+    stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
   const begin = () =>

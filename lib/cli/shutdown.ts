@@ -52,11 +52,12 @@ export function untilStopped(
  */
 export async function drain(
   signal: NodeJS.Signals,
-  started: Pick<Started, "gateway" | "admin" | "manager" | "probes" | "certificates">,
+  started: Pick<Started, "gateway" | "admin" | "manager" | "probes" | "certificates" | "fleet">,
   settings: Settings,
   log: Log,
 ): Promise<"drained" | "cut"> {
-  const { gateway, admin, manager, probes, certificates } = started;
+  const { gateway, admin, manager, probes, certificates, fleet } = started;
+  const left = fleet?.leave();
   // What is ordered is taken up by the next start.
   void certificates()?.close();
   if (settings.preStopDelayS > 0) {
@@ -73,6 +74,8 @@ export async function drain(
   await admin?.close();
   await manager?.close(); // after the others, so that users can watch them drain
   await probes?.close(); // last: a supervisor has to be told "not ready" until the end
+  // Before the exit is looked after: etcd has a second for it.
+  await left;
   // Else Node cleans up, and waits without end, with a busy core, for writes of HTTP/2 sessions whose peer has broken
   // the protocol.
   process.once("beforeExit", () => process.exit());

@@ -24,8 +24,9 @@ function line(running: RemoteProgram, message: string) {
 }
 
 /** A folder with the copy of a configuration that was in force, and its server, which has another text by now. */
-async function withCopy(text: string, environment: Record<string, string> = {}) {
-  const served = await configServer();
+async function withCopy(text: string, environment: Record<string, string> = {}, query = "") {
+  const server = await configServer();
+  const served = { ...server, url: server.url + query };
   served.files.set("/gw.json", text);
   const stateDir = emptyFolder();
   const running = await remoteProgram({ ...environment, STATE_DIR: stateDir }, served);
@@ -255,14 +256,18 @@ describe("the copy of a configuration from a URL", () => {
     expect(line(running, "there is no copy")).toMatchObject({ problem: expect.stringMatching(problem) });
   });
 
-  it("is not used for another source", async () => {
-    const { served, stateDir } = await withCopy(configWith("/one"));
-    const other = { ...served, url: served.url.replace("gw.json", "other.json") };
+  it.each([
+    ["another source", "other.json", /is a copy of \S+\/gw\.json, and is not used$/],
+    ["another query, which is not repeated", "gw.json?stage=2", /is a copy of \S+\/gw\.json\?… with another query/],
+  ])("is not used for %s", async (_what, path, problem) => {
+    const query = path.includes("?") ? "?stage=1" : "";
+    const { served, stateDir } = await withCopy(configWith("/one"), {}, query);
+    await served.close();
+    const other = { ...served, url: served.url.replace(/gw\.json.*/, path) };
     const running = await remoteProgram({ STATE_DIR: stateDir }, other);
     await running.says(WAITS);
-    expect(line(running, "there is no copy")).toMatchObject({
-      problem: expect.stringContaining(`is a copy of ${served.url}, and is not used`),
-    });
+    expect(line(running, "there is no copy")).toMatchObject({ problem: expect.stringMatching(problem) });
+    expect(running.stderr()).not.toContain("stage");
   });
 });
 
