@@ -10,6 +10,7 @@ import { parseJson } from "../config/json_parser.ts";
 import { pinnedFilesOf } from "../config/pinned_file.ts";
 import * as references from "../config/references.ts";
 import { parsed } from "../config/source.ts";
+import { signedBy } from "../config/signed.ts";
 import type { SourceText } from "../config/text_source.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { ConfigError } from "../gateway/config_error.ts";
@@ -54,7 +55,7 @@ export const publish: RunCommand = async (given) => {
     refuseOther(there, expected, name);
     refuseUnsigned(there, published, name);
     refuseLower(there, candidate.configuration.snapshot.config.serial, name);
-    const diff = await compared(there, candidate, name);
+    const diff = await compared(there, candidate, { name, keyFile });
     const isThere = isSame(there, published);
     const isWritten = !isThere && given.flags["dry-run"] === undefined;
     const revision = isWritten ? await written({ client, key, name }, published, there) : null;
@@ -258,8 +259,16 @@ function serialIn(text: Buffer): number | null {
 }
 
 /** `lines`: for people. `view`: null: there is nothing to compare with. */
-async function compared(there: ConfigState, candidate: Candidate, name: string) {
+async function compared(
+  there: ConfigState,
+  candidate: Candidate,
+  { name, keyFile }: { readonly name: string; readonly keyFile: string | undefined },
+) {
   if (isMissing(there) || there.text.value!.length === 0) return { lines: [`${name} has no text yet`], view: null };
+  // Modules that it names would run here, beside the private key.
+  const signed = keyFile === undefined ? null : signedBy(keyFile);
+  if (signed?.(name, there.text.value!, there.signature.value!.toString()).problem !== undefined)
+    return { lines: [`${name} has a text that CONFIG_PUBLIC_KEY has not signed, and is not compared`], view: null };
   let before: Candidate;
   try {
     const text = { text: there.text.value!, signature: null, revision: revisionName(there) };

@@ -153,6 +153,19 @@ describe("edge-gateway publish", () => {
     expect((await run(fileWith({ ...next, serial: 7 }), urlOf(member))).code).toBe(0);
   });
 
+  it("compares with no text that CONFIG_PUBLIC_KEY has not signed: modules of it would run", async () => {
+    const member = await etcdStandIn();
+    const environment = { CONFIG_PUBLIC_KEY: fileWith(PUBLIC, "public.pem") };
+    const publish = (config: AnyConfigInput) =>
+      program(["publish", fileWith(config), urlOf(member), "--sign", fileWith(PRIVATE, "private.pem")], { environment })
+        .ended;
+    member.cluster.put({ gw: written(old) });
+    const first = await publish(next);
+    expect(first).toMatchObject({ code: 0, stderr: "" });
+    expect(first.stdout).toContain("has a text that CONFIG_PUBLIC_KEY has not signed, and is not compared");
+    expect((await publish(old)).stdout).toMatch(/^routes changed:/);
+  });
+
   it("publishes over a text that is not valid, and says that it is not compared", async () => {
     const member = await etcdStandIn();
     member.cluster.put({ gw: "{" });
