@@ -250,15 +250,17 @@ export class Runtime {
       log,
       ...(lookUpService && { lookUpService }),
     });
+    // Its targets come later, and may be names: memory that threads share is made while a configuration is compiled.
+    this.#openHostNames();
     return this.#records.record(name);
   }
 
   /** A host name, which is looked up while an active configuration uses it. */
   hostName(host: string): HostName {
-    return this.#hostNames.name(host)!;
+    return this.#openHostNames().name(host)!;
   }
 
-  get #hostNames(): HostNames {
+  #openHostNames(): HostNames {
     const { clock, log } = this;
     const { lookup } = this.#lookUps;
     const memory = (bytes: number) => this.lasting.memory("names with several addresses", bytes);
@@ -514,7 +516,7 @@ export class Runtime {
   #withName(options: PoolOptions): PoolOptions {
     const { proxy, host, address } = options;
     if (proxy !== undefined || isIP(host) !== 0) return options;
-    return { ...options, name: address === undefined ? this.hostName(host) : this.#hostNames.at(host, address) };
+    return { ...options, name: address === undefined ? this.hostName(host) : this.#openHostNames().at(host, address) };
   }
 
   #newPool(options: PoolOptions, maxConnections: number): Pool {
