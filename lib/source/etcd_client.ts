@@ -8,11 +8,13 @@ import { isDeepStrictEqual } from "node:util";
 import { Egress } from "../base/egress.ts";
 import { messageOf } from "../base/errors.ts";
 import { TimeLimit } from "../base/time_limit.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
 import type { Clock } from "../base/clock.ts";
 import { destinationOf } from "../base/url_destination.ts";
 import { ClientFailure, HttpClient, type ClientTls } from "../client/client.ts";
 import { isObject } from "../json_schema/values.ts";
 import { etcdFailure, EtcdFailure, isTokenRefused } from "./etcd_failure.ts";
+import { answerSteps } from "./long_values.ts";
 import { openStream } from "./etcd_stream.ts";
 import type { JsonLine, EtcdMessage } from "./json_lines.ts";
 
@@ -207,7 +209,7 @@ export class EtcdClient {
     const { status, body } = answer;
     let content: unknown;
     try {
-      content = JSON.parse(body.toString());
+      content = await inSlices(answerSteps(body), paced());
     } catch {
       // It is not etcd's JSON gateway that answers.
     }

@@ -101,6 +101,8 @@ function integer(value: unknown): number {
 }
 
 function bytes(value: unknown): Buffer {
+  // Decoded already: see `long_values.ts`.
+  if (Buffer.isBuffer(value)) return value;
   if (typeof value === "string") {
     const read = Buffer.from(value, "base64");
     // Node's decoder skips what is not of the alphabet, and ends at "=".
