@@ -1,6 +1,6 @@
 /**
- * Reads an answer of etcd that may have megabytes in one value: in slices, since `JSON.parse` and the decoding of base64
- * would hold every request meanwhile.
+ * Reads an answer of etcd that may have megabytes in one value: in slices, since `JSON.parse` and the decoding of
+ * base64 would hold every request meanwhile.
  */
 
 /** What stands in place of a long value until it is put in: ":" is not of the alphabet of base64. */

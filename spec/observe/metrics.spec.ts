@@ -58,6 +58,8 @@ const FAMILIES = [
   "edge_gateway_config_last_reload_successful gauge",
   "edge_gateway_config_last_reload_success_timestamp_seconds gauge",
   "edge_gateway_config_expiry_timestamp_seconds gauge",
+  "edge_gateway_config_source_up gauge",
+  "edge_gateway_config_copy_age_seconds gauge",
   "edge_gateway_key_expiry_timestamp_seconds gauge",
   "edge_gateway_tls_certificate_expiry_timestamp_seconds gauge",
   "edge_gateway_tls_crl_expiry_timestamp_seconds gauge",
