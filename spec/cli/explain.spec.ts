@@ -646,7 +646,7 @@ describe("the command line of explain", () => {
     [["GET", "/x", "--from", "10.0.0.0/8"], "--from: expected an IP address"],
     [["GET", "/x", "--from"], "--from needs a value: IP"],
     [["GET", "/x", "--json=yes"], "--json takes no value"],
-    [["GET", "/x", "--config"], "--config needs a value: the path of a file"],
+    [["GET", "/x", "--config"], "--config needs a value: the path of a file, or a URL"],
     [["GET", "/x", "--jsn"], "--jsn is not a known flag; did you mean --json?"],
     [["GET", "/x", "--http-port", "1"], "--http-port is not a flag of this command"],
     [

@@ -89,7 +89,7 @@ describe("the command line", () => {
     ],
     [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
     [["run", "gw.json"], 'edge-gateway: too many arguments for "run": name the configuration with --config FILE\n'],
-    [["--config"], "edge-gateway: --config needs a value: the path of a file\n"],
+    [["--config"], "edge-gateway: --config needs a value: the path of a file, or a URL\n"],
     [["demo", "--config", "x"], "edge-gateway: the demo has its own configuration: leave --config out\n"],
     [["schema", "x"], 'edge-gateway: too many arguments for "schema": edge-gateway schema --help shows its usage\n'],
   ])("%j exits 2 with one line and the remedy", async (words, stderr) => {

@@ -126,7 +126,7 @@ describe("edge-gateway test", () => {
     [["--only"], "edge-gateway: --only needs a value: TEXT\n"],
     [["--junit", "--json"], "edge-gateway: --junit needs a value: FILE\n"],
     [["--strict"], "edge-gateway: --strict is not a known flag\n"],
-    [["--config"], "edge-gateway: --config needs a value: the path of a file\n"],
+    [["--config"], "edge-gateway: --config needs a value: the path of a file, or a URL\n"],
     [["--json=yes"], "edge-gateway: --json takes no value\n"],
   ])("%j exits 2 with the remedy", async (words, stderr) => {
     expect(await run(...words)).toMatchObject({ code: 2, stdout: "", stderr });
