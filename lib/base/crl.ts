@@ -134,8 +134,8 @@ const VERSION_2 = Buffer.from([1]);
 
 /** §5.1.2.6 */
 function* readRevoked(entries: Der, revoked: Set<string>): Generator<void> {
-  while (entries.has()) {
-    if (revoked.size % ENTRIES_OF_A_STEP === 0) yield;
+  for (let count = 1; entries.has(); count++) {
+    if (count % ENTRIES_OF_A_STEP === 0) yield;
     const entry = entries.enter(TAG.sequence);
     revoked.add(serialOf(entry.latin1(TAG.integer)));
     // When it was revoked: to read each of 100,000 times took half of the time.

@@ -57,6 +57,8 @@ function etcdUrl(scheme: "etcd" | "etcds", text: string): SourceUrl | string {
   const path = decoded(key);
   if (path === null) return "has a % in its key that is not followed by two hex digits of UTF-8";
   if (path === "") return `names no key: ${scheme}://HOST:${ETCD_PORT}/KEY`;
+  if (path.endsWith(".sig") || path.includes("/gateways/"))
+    return "names a key that belongs to another one: its signature (….sig), or an entry of a gateway (…/gateways/…)";
   const servers: { readonly host: string; readonly port: number }[] = [];
   for (const member of authority.split(",")) {
     const [, host = "", port = String(ETCD_PORT)] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(member) ?? [];

@@ -35,6 +35,11 @@ export class EtcdServer implements TextServer {
   readonly #client: EtcdClient;
   /** Of the last answer; null: there was none. */
   #known: ConfigState | null = null;
+  /**
+   * A stream of events has ended: the cluster may have been restored from a backup, which has the same revisions for
+   * other texts.
+   */
+  #isUnsure = false;
 
   constructor(options: EtcdServerOptions) {
     this.name = options.name;
@@ -49,7 +54,9 @@ export class EtcdServer implements TextServer {
     const seen = await this.#look(signal);
     const before = this.#known;
     if (seen.text.modRevision === 0) throw this.#missing(seen, `etcd has no key "${this.#key}"`);
-    if (before !== null && isSame(before, seen) && before.text.value?.length !== 0) return null;
+    const isKnown = before !== null && isSame(before, seen) && before.text.value?.length !== 0;
+    if (isKnown && !this.#isUnsure) return null;
+    this.#isUnsure = false;
     const read = await this.#inWords(async () => {
       const left = ASK_MS - (this.#clock.now() - began);
       const options = { maxBytes: MAX_ANSWER_BYTES, limitMs: left, memberMs: left, signal };
@@ -67,12 +74,13 @@ export class EtcdServer implements TextServer {
   }
 
   async watch(changed: () => void, signal: AbortSignal): Promise<void> {
-    const watch = new Watch(this.#client, this.#clock, watchBoth(this.#key), signal);
+    const onEnd = () => void (this.#isUnsure = true);
+    const watch = new Watch(this.#client, this.#clock, { watch: watchBoth(this.#key), onEnd }, signal);
     try {
       let last: ConfigState | null = null;
       while (!signal.aborted) {
         const seen = await this.#look(signal);
-        if (this.#known === null || !isSame(this.#known, seen)) changed();
+        if (this.#known === null || this.#isUnsure || !isSame(this.#known, seen)) changed();
         watch.follow(seen, last);
         last = seen;
         await watch.event();
@@ -131,6 +139,8 @@ interface OpenStream {
   readonly member: string;
   readonly openedAt: number;
   readonly abort: AbortController;
+  /** A line of it has come. */
+  hasBegun: boolean;
   /** Since the last look. */
   hadEvent: boolean;
 }
@@ -140,6 +150,7 @@ class Watch {
   readonly #client: EtcdClient;
   readonly #clock: Clock;
   readonly #messages: ReturnType<typeof watchBoth>;
+  readonly #onEnd: () => void;
   readonly #signal: AbortSignal;
   /** Null: none is open. */
   #stream: OpenStream | null = null;
@@ -148,10 +159,17 @@ class Watch {
   #isDue = false;
   #wake: (() => void) | null = null;
 
-  constructor(client: EtcdClient, clock: Clock, messages: ReturnType<typeof watchBoth>, signal: AbortSignal) {
+  /** `onEnd` is called when the member, or the way to it, has ended a stream that had begun. */
+  constructor(
+    client: EtcdClient,
+    clock: Clock,
+    { watch, onEnd }: { readonly watch: ReturnType<typeof watchBoth>; readonly onEnd: () => void },
+    signal: AbortSignal,
+  ) {
     this.#client = client;
     this.#clock = clock;
-    this.#messages = messages;
+    this.#messages = watch;
+    this.#onEnd = onEnd;
     this.#signal = signal;
     signal.addEventListener("abort", this.#onAbort);
   }
@@ -204,10 +222,11 @@ class Watch {
   #open(revision: number): void {
     const { member } = this.#client;
     const abort = new AbortController();
-    const stream = { member, abort, hadEvent: false, openedAt: this.#clock.now() };
+    const stream = { member, abort, hasBegun: false, hadEvent: false, openedAt: this.#clock.now() };
     this.#stream = stream;
     const receive = (line: JsonLine) => {
       if (this.#stream !== stream) return;
+      stream.hasBegun = true;
       const what = meaningOf(line);
       if (what === "nothing") return;
       if (what === "ended") return abort.abort();
@@ -228,7 +247,10 @@ class Watch {
     this.#opensAt = now + this.#pauseMs;
     this.#pauseMs = Math.min(2 * this.#pauseMs, LOOK_MS);
     if (!(error instanceof EtcdFailure)) throw error;
-    if (error.kind === "unreachable") this.#client.leave(stream.member);
+    if (error.kind === "unreachable") {
+      this.#client.leave(stream.member);
+      if (stream.hasBegun) this.#onEnd();
+    }
     this.#due();
   }
 

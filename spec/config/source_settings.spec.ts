@@ -57,6 +57,8 @@ describe("sourceUrl", () => {
     ["etcd://root:secret@host:2379/key", /ETCD_PASSWORD_FILE$/],
     ["etcd://host:2379", /names no key/],
     ["etcd://host:2379/", /names no key/],
+    ["etcd://host:2379/edge/gw.json.sig", /names a key that belongs to another one: its signature/],
+    ["etcd://host:2379/edge/gw.json/gateways/a", /names a key that belongs to another one: .*an entry of a gateway/],
     ["etcd:///key", /HOST:PORT/],
     ["etcd://a:2379,/key", /HOST:PORT/],
     ["etcd://a:0/key", /HOST:PORT/],

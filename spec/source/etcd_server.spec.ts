@@ -5,6 +5,7 @@ import { SourceFailure, type TextServer } from "../../lib/config/text_source.ts"
 import { EtcdServer, type EtcdServerOptions } from "../../lib/source/etcd_server.ts";
 import { RemoteSource } from "../../lib/source/remote_source.ts";
 import { textSourceContract } from "../contracts/text_source.ts";
+import { eventually } from "../support/raw_client.ts";
 import { manualClock } from "../support/clock.ts";
 import { Cluster, etcdError, etcdStandIn, type EtcdStandIn } from "../support/etcd_stand_in.ts";
 
@@ -96,6 +97,22 @@ describe("ask", () => {
     member.cluster.revision = 1;
     member.cluster.put({ gw: "new" });
     expect(await server.ask(never)).toMatchObject({ text: Buffer.from("new"), revision: "rev:2" });
+  });
+
+  it("reads again after the end of a stream: a cluster restored from a backup has the same revisions", async () => {
+    const member = await etcdStandIn();
+    const server = serverOf([member]);
+    member.cluster.put({ gw: "old" });
+    await server.ask(never);
+    const state = watching(server);
+    await eventually(() => member.watches.size === 1);
+    expect(await server.ask(never)).toBeNull();
+    const { changes } = state;
+    member.cluster.keys.set("gw", { value: Buffer.from("restored"), mod: member.cluster.revision });
+    for (const watch of member.watches) watch.end();
+    await eventually(() => state.changes > changes);
+    expect(await server.ask(never)).toMatchObject({ text: Buffer.from("restored"), revision: "rev:2" });
+    expect(await server.ask(never)).toBeNull();
   });
 
   it("says nothing of the text where etcd refuses to answer", async () => {
