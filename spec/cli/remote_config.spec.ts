@@ -52,21 +52,6 @@ describe("a start with a configuration from a URL", () => {
     expect((await running.ended).code).toBe(0);
   });
 
-  const hasWorkers = Number(process.versions.node.split(".")[0]) >= 24;
-
-  it.runIf(hasWorkers)("does so with workers, for which the main thread alone asks", async () => {
-    const served = await configServer();
-    served.files.set("/gw.json", configWith("/one"));
-    const running = await remoteProgram({ WORKERS: "2", CONFIG_POLL_S: "3600" }, served);
-    await running.says(STARTED);
-    expect(await running.traffic("/one")).toBe(200);
-    served.files.set("/gw.json", configWith("/two"));
-    running.child.kill("SIGHUP");
-    await running.says(RELOADED);
-    expect(await running.traffic("/two")).toBe(200);
-    expect(served.requests).toHaveLength(2);
-  });
-
   it.each<[string, (served: Awaited<ReturnType<typeof configServer>>) => unknown, RegExp]>([
     ["does not listen", (served) => served.close(), /ECONNREFUSED/],
     ["has no such file", () => {}, /no such configuration/],

@@ -33,6 +33,7 @@ describe("status", () => {
         pluginFaults: [],
         certificates: [],
         revocationLists: [],
+        source: null,
         acme: null,
         warnings: [],
       });

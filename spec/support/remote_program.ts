@@ -31,13 +31,16 @@ export function configWith(path: string, more: object = {}): string {
   });
 }
 
+/** `node`: see `ProgramOptions`. */
 export async function remoteProgram(
   environment: Record<string, string> = {},
   served?: ConfigServer,
+  node?: string,
 ): Promise<RemoteProgram> {
   const server = served ?? (await configServer());
   const [port, probePort] = [await freePort(), await freePort()];
   const running = program(["--config", server.url], {
+    ...(node !== undefined && { node }),
     environment: {
       CONFIG_POLL_S: "1",
       HTTP_PORT: String(port),
