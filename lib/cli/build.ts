@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
+import { dirname, isAbsolute, join, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
 import type { Destination } from "../base/egress.ts";
 import { MANIFEST } from "../base/own_code.ts";
@@ -68,7 +68,8 @@ export const build: RunCommand = async (given, commands) => {
     "any",
   );
   const names = new Set([...needed, ...alreadyThere(rows, modules)].sort());
-  const files = filesOf(audited.audit, names, modules, config);
+  const { url } = audited.settings.source ?? { url: null };
+  const files = filesOf(audited.audit, names, modules, url?.name ?? resolve(config));
   write(output, files);
   const kinds = Object.keys(KINDS)
     .filter((name) => names.has(name))
@@ -78,7 +79,7 @@ export const build: RunCommand = async (given, commands) => {
     printable([
       `${output} has ${counted(modules.length, "module")} with ${lines} ` +
         `lines${kinds === "" ? "" : `, and the plugin kinds ${kinds}`}; ${join(output, AUDIT)} lists them`,
-      `start it with: node ${join(output, "dist/bin/edge-gateway.js")} --config ${config}`,
+      `start it with: node ${join(output, "dist/bin/edge-gateway.js")} --config ${url?.name ?? config}`,
     ]),
   );
   return 0;
@@ -138,7 +139,7 @@ function alreadyThere(rows: readonly Row[], modules: readonly AuditedModule[]): 
   return there.filter((name) => !missing.includes(name));
 }
 
-/** By their paths below the folder of the package. */
+/** By their paths below the folder of the package. `config`: an absolute path, or the name of a URL. */
 function filesOf(audit: Audit, names: ReadonlySet<string>, modules: readonly AuditedModule[], config: string): Files {
   const files: Files = new Map();
   for (const { path } of modules) {
@@ -202,7 +203,7 @@ function auditText(
   modules: readonly AuditedModule[],
   config: string,
 ): string {
-  const folders = [dirname(resolve(config)), PACKAGE_FOLDER]
+  const folders = [...(isAbsolute(config) ? [dirname(config)] : []), PACKAGE_FOLDER]
     .flatMap((folder) => [folder, realPath(folder)])
     .map((folder) => `${folder.replace(/\/$/, "")}/`);
   const short = (text: string) => folders.reduce((left, folder) => left.replace(folder, ""), text);
@@ -225,7 +226,7 @@ function auditText(
     ...rows.map(({ path, lines, sha256 }) => `| ${short(path)} | ${lines} | ${sha256} |`),
   ];
   const all = [
-    `# ${name} ${version}, built for ${short(resolve(config))}`,
+    `# ${name} ${version}, built for ${short(config)}`,
     ...["", "Files are named from the folder of the configuration, and those of the package from its folder.", ""],
     ...["## What a start can do", "", "```text", ...text.map(withoutControls), "```", ""],
     ...["## The modules that it loads", "", ...table(audit.modules), ""],

@@ -8,8 +8,9 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { version } from "../../lib/base/version.ts";
+import { configServer } from "../support/config_server.ts";
 import { origin } from "../support/origin.ts";
-import { emptyFolder, fileWith, program, PROGRAM, runningFile, type Ended } from "../support/process.ts";
+import { emptyFolder, fileWith, program, PROGRAM, runningFile, textOf, type Ended } from "../support/process.ts";
 import { connect } from "../support/raw_client.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -394,6 +395,28 @@ describe("a build", () => {
     expect(await program(["validate", fileWith(tested)], { main: mainOf(folder) }).ended).toMatchObject({
       code: 0,
       stdout: expect.stringContaining("1 test passed"),
+    });
+  });
+
+  it("takes a URL, whose query no file of it has: it starts from there, and from no other kind of source", async () => {
+    const served = await configServer();
+    served.files.set("/gw.json", textOf(config()));
+    const url = `${served.url}?token=t0ken`;
+    const folder = join(emptyFolder(), "build");
+    const { code, stdout, stderr } = await build(url, folder);
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(served.requests.map((request) => request.url)).toEqual(["/gw.json?token=t0ken"]);
+    expect(readFileSync(join(folder, "AUDIT.md"), "utf8")).toContain(`, built for ${served.url}?…\n`);
+    expect(stdout).toContain(`--config ${served.url}?…`);
+    for (const [, content] of contentOf(folder)) expect(content).not.toContain("t0ken");
+    const start = (from: string) =>
+      program(["--config", from, "--http-port", "0", "--https-port", "0", "--listen-host", "127.0.0.1"], {
+        main: mainOf(folder),
+      });
+    await start(url).says(/"message":"edge-gateway [^"]+ started"/);
+    expect(await start("etcd://127.0.0.1:9/gw.json").ended).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("is not in this build: build again with these settings"),
     });
   });
 

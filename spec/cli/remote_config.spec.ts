@@ -1,8 +1,11 @@
 /** `edge-gateway --config URL`: start, reload and end, whatever the server of the configuration does. */
-import { sign } from "node:crypto";
+import { createHash, sign } from "node:crypto";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { silentLog } from "../../lib/base/log.ts";
+import { StateFolder } from "../../lib/base/state_folder.ts";
+import { ConfigurationCopies } from "../../lib/cli/configuration_copy.ts";
 import { configServer } from "../support/config_server.ts";
 import { emptyFolder, fileWith, logLines } from "../support/process.ts";
 import { configWith, remoteProgram, type RemoteProgram } from "../support/remote_program.ts";
@@ -34,6 +37,33 @@ async function withCopy(text: string, environment: Record<string, string> = {}, 
   running.child.kill("SIGTERM");
   expect((await running.ended).code).toBe(0);
   return { served, stateDir };
+}
+
+/** A module whose kind "held" stops at the moment that the variable HOLDS names, and says so on the standard output. */
+const HELD = `
+const stops = (moment) => process.env.HOLDS === moment && (console.log("holds: " + moment), true);
+const forever = () => new Promise((done) => setTimeout(done, 30_000));
+if (stops("loading")) await forever();
+export default (kit) => kit.definePlugin({
+  name: "held",
+  schema: kit.schema.object({}),
+  create() {
+    // Code that runs: the signal waits for it, and must not be lost.
+    if (stops("creating")) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+    return (next) => async (exchange) => {
+      if (stops("testing")) await forever();
+      return next(exchange);
+    };
+  },
+});
+`;
+
+/** As `configWith`, with a test, and `HELD` before each answer. */
+function heldConfig(path: string): string {
+  const sha256 = createHash("sha256").update(HELD).digest("hex");
+  const plugin_modules = [{ path: fileWith(HELD, "held.mjs"), sha256 }];
+  const tests = [{ name: "t", request: { method: "GET", url: path }, expect: { status: 200 } }];
+  return configWith(path, { global: { plugin_modules, plugins: [{ name: "held", config: {} }] }, tests });
 }
 
 describe("a start with a configuration from a URL", () => {
@@ -98,6 +128,39 @@ describe("a start with a configuration from a URL", () => {
       expect(await running.ended).toMatchObject({ code: 0, signal: null });
       expect(performance.now() - at).toBeLessThan(1_000);
     }
+  });
+
+  it.each<[string, Record<string, string>, ("source" | "copy")?]>([
+    ["while code that it names is loaded", { HOLDS: "loading" }],
+    ["while it is compiled", { HOLDS: "creating" }],
+    ["while its tests run", { HOLDS: "testing" }],
+    ["while a text beside a copy is tried out", { HOLDS: "testing" }, "source"],
+    ["while code that the copy names is loaded", { HOLDS: "loading" }, "copy"],
+    ["while the copy is tried out", { HOLDS: "testing" }, "copy"],
+  ])("ends at once at SIGTERM with 0 %s, and leaves nothing behind", async (_when, environment, copyFor) => {
+    const served = await configServer();
+    served.files.set("/gw.json", heldConfig("/one"));
+    const stateDir = emptyFolder();
+    if (copyFor !== undefined) {
+      const before = await remoteProgram({ STATE_DIR: stateDir }, served);
+      await before.says(STARTED);
+      before.child.kill("SIGTERM");
+      expect((await before.ended).code).toBe(0);
+      if (copyFor === "copy") await served.close();
+      else served.files.set("/gw.json", heldConfig("/two"));
+    }
+    const running = await remoteProgram({ STATE_DIR: stateDir, ...environment }, served);
+    await running.says(`holds: ${environment.HOLDS}`, "stdout");
+    if (environment.HOLDS !== "creating")
+      expect([await running.probe("/healthz"), await running.probe("/readyz")]).toEqual([200, 503]);
+    const at = performance.now();
+    running.child.kill("SIGTERM");
+    expect(await running.ended).toMatchObject({ code: 0, signal: null });
+    expect(performance.now() - at).toBeLessThan(1_000);
+    // Nobody holds the folder, and what is in it can be used.
+    if (copyFor === "copy") await served.open();
+    const after = await remoteProgram({ STATE_DIR: stateDir }, served);
+    await after.says(STARTED);
   });
 
   it("is refused with 2 where the text is, and no copy is there; nothing is kept of it", async () => {
@@ -227,6 +290,35 @@ describe("the copy of a configuration from a URL", () => {
     await served.open();
     await third.says(STARTED);
     expect(await third.traffic("/two")).toBe(200);
+  });
+
+  it("is not used once it has ended: the start says so, and waits for the server", async () => {
+    const keys = signingKeys();
+    const served = await configServer();
+    const put = (text: string) => served.files.set("/gw.json", text).set("/gw.json.sig", signatureOf(text, keys));
+    const environment = { CONFIG_PUBLIC_KEY: fileWith(keys.publicKey, "public.pem"), STATE_DIR: emptyFolder() };
+    const ended = configWith("/one", { serial: 1, expires_at: "2020-01-01T00:00:00Z" });
+    const folder = await StateFolder.open(environment.STATE_DIR);
+    const copy = { text: Buffer.from(ended), signature: signatureOf(ended, keys), revision: null };
+    await new ConfigurationCopies(folder, { name: served.url, href: served.url }, silentLog).keep(
+      copy,
+      Date.parse("2019-12-31T00:00:00Z"),
+    );
+    await folder.close();
+    const notUsed = {
+      message: "the copy of an earlier configuration is refused, and is not used",
+      kept_at: "2019-12-31T00:00:00.000Z",
+      why: [expect.stringContaining("the configuration has ended at 2020-01-01")],
+    };
+    await served.close();
+    const waits = await remoteProgram(environment, served);
+    await waits.says(WAITS);
+    expect(line(waits, "the copy")).toMatchObject(notUsed);
+    expect([await waits.probe("/readyz"), await waits.traffic("/one")]).toEqual([503, null]);
+    put(configWith("/two", { serial: 2 }));
+    await served.open();
+    await waits.says(STARTED);
+    expect(await waits.traffic("/two")).toBe(200);
   });
 
   it.each<[string, (path: string) => void, RegExp]>([

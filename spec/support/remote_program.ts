@@ -5,7 +5,6 @@ import { freePort } from "./origin.ts";
 import { program, textOf, type Program } from "./process.ts";
 
 export interface RemoteProgram extends Program {
-  readonly served: ConfigServer;
   readonly port: number;
   readonly probePort: number;
   /** The status of a path on the port for probes; null: nothing listens. */
@@ -31,15 +30,15 @@ export function configWith(path: string, more: object = {}): string {
   });
 }
 
-/** `node`: see `ProgramOptions`. */
+/** `served`: default: a server that has nothing. `node`: see `ProgramOptions`. */
 export async function remoteProgram(
   environment: Record<string, string> = {},
-  served?: ConfigServer,
+  served?: Pick<ConfigServer, "url">,
   node?: string,
 ): Promise<RemoteProgram> {
-  const server = served ?? (await configServer());
+  const { url } = served ?? (await configServer());
   const [port, probePort] = [await freePort(), await freePort()];
-  const running = program(["--config", server.url], {
+  const running = program(["--config", url], {
     ...(node !== undefined && { node }),
     environment: {
       CONFIG_POLL_S: "1",
@@ -52,7 +51,6 @@ export async function remoteProgram(
   });
   return {
     ...running,
-    served: server,
     port,
     probePort,
     probe: (path) => statusOf(probePort, path),
