@@ -41,6 +41,7 @@ describe("GET /gateway/process", () => {
       open_files: expect.any(Number) as number,
       connections: 0,
       in_flight: 0,
+      source: null,
     });
     expect(threads).toEqual([
       {

@@ -39,20 +39,22 @@ describe("a file of revocation lists", () => {
   });
 
   it("is read beside the traffic where that is asked for, and is known afterwards", async () => {
-    const revoked = Array.from({ length: 20_000 }, (_none, i) => ({
+    const revoked = Array.from({ length: 100_000 }, (_none, i) => ({
       ...ONE,
       serial: Buffer.from((0x10_00_00 + i).toString(16), "hex"),
     }));
     const text = CA.list({ revoked });
     const ahead = Buffer.from(text);
     let turns = 0;
-    const timer = setInterval(() => turns++, 0);
+    let isOver = false;
+    const turn = () => void (isOver || (turns++, setImmediate(turn)));
+    turn();
     await readListsAhead(ahead);
-    clearInterval(timer);
+    isOver = true;
     const lists = revocationListsIn(ahead);
-    expect(lists[0]!.revoked.size).toBe(20_000);
+    expect(lists[0]!.revoked.size).toBe(100_000);
     expect(revocationListsIn(Buffer.from(text))).toBe(lists);
-    expect(turns).toBeGreaterThan(0);
+    expect(turns).toBeGreaterThan(1);
     const broken = Buffer.from(CA.list().slice(0, -30));
     await readListsAhead(broken);
     expect(revocationListsProblem(broken)).toMatch(/^is not a revocation list/);
