@@ -81,7 +81,7 @@ export class RemoteConfig {
       await source.refresh().catch(ignore);
       const first = nowIn(source);
       if (!(first instanceof SourceFailure)) await this.#tryFirst(first, copy);
-      else if (copy === null || !(await this.#useSound(copy, first))) await this.#wait(first);
+      else if (copy === null || !(await this.#useSound(copy, first, first))) await this.#wait(first);
     } finally {
       clearInterval(alive);
     }
@@ -92,13 +92,14 @@ export class RemoteConfig {
   async #tryFirst(first: SourceText, copy: TextCopy | null): Promise<void> {
     if (copy === null || (copy.text.equals(first.text) && copy.signature === first.signature)) return;
     const refusal = await this.#triedOut(first);
-    if (refusal !== null) this.#useCopy(copy, first, refusal.why);
+    // Without a sound copy the start is refused, for the reasons of this text.
+    if (refusal !== null) await this.#useSound(copy, first, refusal.why);
   }
 
   /** A copy may be refused by now: it has ended, or its key is another one. Whether it is used. */
-  async #useSound(copy: TextCopy, first: SourceFailure): Promise<boolean> {
+  async #useSound(copy: TextCopy, first: SourceText | SourceFailure, why: unknown): Promise<boolean> {
     const refusal = await this.#triedOut(copy);
-    if (refusal === null) this.#useCopy(copy, first, first);
+    if (refusal === null) this.#useCopy(copy, first, why);
     else
       this.#log.error("the copy of an earlier configuration is refused, and is not used", {
         source: this.source.name,
@@ -121,8 +122,8 @@ export class RemoteConfig {
     };
     const { readSeen } = await this.#load.stateDir();
     const signed = configKeyPath === null ? {} : { configKeyFile: configKeyPath };
-    const modules = await loadPluginModules(configPath, process.env, signed.configKeyFile, textSource);
     try {
+      const modules = await loadPluginModules(configPath, process.env, signed.configKeyFile, textSource);
       const candidate = new Candidate({
         configFile: configPath,
         textSource,

@@ -292,7 +292,7 @@ describe("the copy of a configuration from a URL", () => {
     expect(await third.traffic("/two")).toBe(200);
   });
 
-  it("is not used once it has ended: the start says so, and waits for the server", async () => {
+  it("is not used once it has ended: the start says so, is refused as the text is, and else waits for the server", async () => {
     const keys = signingKeys();
     const served = await configServer();
     const put = (text: string) => served.files.set("/gw.json", text).set("/gw.json.sig", signatureOf(text, keys));
@@ -310,6 +310,11 @@ describe("the copy of a configuration from a URL", () => {
       kept_at: "2019-12-31T00:00:00.000Z",
       why: [expect.stringContaining("the configuration has ended at 2020-01-01")],
     };
+    put('{"services":[{}]}');
+    const refused = await remoteProgram(environment, served);
+    const { code, stderr } = await refused.ended;
+    expect([code, stderr]).toEqual([2, expect.stringContaining("services[0].name")]);
+    expect(stderr).toContain(notUsed.message);
     await served.close();
     const waits = await remoteProgram(environment, served);
     await waits.says(WAITS);
