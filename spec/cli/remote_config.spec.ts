@@ -292,7 +292,7 @@ describe("the copy of a configuration from a URL", () => {
     expect(await third.traffic("/two")).toBe(200);
   });
 
-  it("is not used once it has ended: the start says so, is refused as the text is, and else waits for the server", async () => {
+  it("is not used once it has ended: the start says so, is refused as the text is, and else waits", async () => {
     const keys = signingKeys();
     const served = await configServer();
     const put = (text: string) => served.files.set("/gw.json", text).set("/gw.json.sig", signatureOf(text, keys));
