@@ -11,7 +11,7 @@ import { pinnedFilesOf } from "../config/pinned_file.ts";
 import * as references from "../config/references.ts";
 import { parsed } from "../config/source.ts";
 import { signedBy } from "../config/signed.ts";
-import type { SourceText } from "../config/text_source.ts";
+import { givenText } from "../config/text_source.ts";
 import { timeOf } from "../config/validity_fields.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { Candidate } from "../proof/candidate.ts";
@@ -192,25 +192,6 @@ function refuseUnpinned(file: string, text: Buffer): void {
 function opened(file: string, { text, signature }: Published, keyFile: string | undefined): Promise<Candidate> {
   const textSource = givenText(file, { text, signature, revision: null });
   return openCandidate({ configFile: file, textSource, ...(keyFile !== undefined && { configKeyFile: keyFile }) });
-}
-
-function givenText(name: string, text: SourceText) {
-  const state = {
-    isUp: true,
-    since: 0,
-    answeredAt: null,
-    revision: null,
-    problem: null,
-    copy: null,
-    plainSecret: null,
-  };
-  return {
-    name,
-    state,
-    *current() {
-      return text;
-    },
-  };
 }
 
 function refuseEnded(file: string, expiresAt: string | undefined): void {

@@ -8,7 +8,7 @@ import type { Log } from "../base/log.ts";
 import type { StateFolder } from "../base/state_folder.ts";
 import { signedBy } from "../config/signed.ts";
 import type { SourceUrl } from "../config/source_url.ts";
-import { SourceFailure, type SourceText, type TextServer, type TextSource } from "../config/text_source.ts";
+import { givenText, SourceFailure, type SourceText, type TextServer, type TextSource } from "../config/text_source.ts";
 import type { Settings, SourceSettings } from "../config/settings_types.ts";
 import { loadPluginModules } from "../features/plugin_modules.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
@@ -112,14 +112,7 @@ export class RemoteConfig {
   /** Null: it could come into force. */
   async #triedOut(text: SourceText): Promise<{ readonly why: unknown } | null> {
     const { configPath, configKeyPath, stateDir, tests, serverCertPath, httpPort } = this.#settings;
-    const textSource = {
-      name: this.source.name,
-      state: null,
-      // eslint-disable-next-line require-yield
-      *current() {
-        return text;
-      },
-    };
+    const textSource = givenText(this.source.name, text);
     const { readSeen } = await this.#load.stateDir();
     const signed = configKeyPath === null ? {} : { configKeyFile: configKeyPath };
     try {

@@ -65,6 +65,21 @@ export interface TextSource {
   close(): void;
 }
 
+/** What a gateway reads of a source. */
+export type ReadableSource = Pick<TextSource, "name" | "state" | "current">;
+
+/** One text that does not change, under the name of where it is from: to try it out. */
+export function givenText(name: string, text: SourceText): ReadableSource {
+  return {
+    name,
+    state: null,
+    // eslint-disable-next-line require-yield
+    *current() {
+      return text;
+    },
+  };
+}
+
 /** A server that has the text, as `RemoteSource` asks it. */
 export interface TextServer {
   readonly name: string;

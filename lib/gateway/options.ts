@@ -5,7 +5,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { ConfigSource } from "../config/source.ts";
-import type { TextSource } from "../config/text_source.ts";
+import type { ReadableSource } from "../config/text_source.ts";
 import type { TracingSettings } from "../config/settings_types.ts";
 import type { AuditEvent, AuditSink } from "../observe/audit_log.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
@@ -26,7 +26,7 @@ export interface ConfigurationOptions {
   /** Path of the JSON configuration file. */
   readonly configFile?: string;
   /** Where the text of `configFile`, which is its name then, is received. Default: it is a file. */
-  readonly textSource?: Pick<TextSource, "name" | "state" | "current">;
+  readonly textSource?: ReadableSource;
   /** What has been read for a start, if it could be: the file may be another by now. Default: it is read. */
   readonly source?: ConfigSource;
   /**

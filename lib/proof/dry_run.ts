@@ -8,7 +8,7 @@ import { atOnce, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
 import { readConfigFile, receivedSteps, type ConfigSource } from "../config/source.ts";
-import type { SourceText } from "../config/text_source.ts";
+import { givenText, type SourceText } from "../config/text_source.ts";
 import { Placeholders } from "../config/placeholders.ts";
 import { asBuffer } from "../gateway/bundle.ts";
 import type { Seen } from "../gateway/features.ts";
@@ -144,7 +144,10 @@ export async function dryRun(
     return ofOwnSource(
       {
         ...options,
-        ...(received && { textSource: givenText(options.configFile!, received) }),
+        // Another thread's Buffer arrives as a Uint8Array.
+        ...(received && {
+          textSource: givenText(options.configFile!, { ...received, text: asBuffer(received.text) }),
+        }),
         plugins,
         modules,
         environment: input.environment!,
@@ -180,17 +183,6 @@ export async function dryRun(
       refused(refusalOfText(error, lacks)),
     );
   }
-}
-
-function givenText(name: string, received: SourceText): NonNullable<ConfigurationOptions["textSource"]> {
-  return {
-    name,
-    state: null,
-    *current() {
-      // Another thread's Buffer arrives as a Uint8Array.
-      return { ...received, text: asBuffer(received.text) };
-    },
-  };
 }
 
 async function ofOwnSource(options: ConfigurationOptions, recent: (valid: ValidConfig) => Comparison): Promise<DryRun> {

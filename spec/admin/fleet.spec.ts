@@ -1,15 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { FleetEntry, ListedEntry } from "../../lib/source/fleet_entries.ts";
+import type { ListedEntry } from "../../lib/source/fleet_entries.ts";
 import { startAdmin } from "./harness.ts";
+import { ENTRY } from "../support/fleet_entry.ts";
 
-const ENTRY: FleetEntry = {
-  name: "web-1:8008",
-  host: "web-1",
-  version: "1.2.3",
-  digest: "0123456789ab",
-  since: "2026-05-04T03:02:01.000Z",
-  ready: true,
-};
 const NAME = "etcd://10.0.0.1:2379/edge/gw.json";
 
 async function fleetOf(list: () => Promise<readonly ListedEntry[]>) {

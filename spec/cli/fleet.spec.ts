@@ -1,16 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { FleetEntry } from "../../lib/source/fleet_entries.ts";
+import { ENTRY } from "../support/fleet_entry.ts";
 import { Cluster, etcdError, etcdStandIn, type EtcdStandIn } from "../support/etcd_stand_in.ts";
 import { fileWith, program } from "../support/process.ts";
 
-const ENTRY: FleetEntry = {
-  name: "web-1:8008",
-  host: "web-1",
-  version: "1.2.3",
-  digest: "0123456789ab",
-  since: "2026-05-04T03:02:01.000Z",
-  ready: true,
-};
 const READ_ONLY = "Gateways with CONFIG_READ_ONLY=true have no entry, and are not counted.";
 
 const urlOf = ({ url }: EtcdStandIn) => `etcd://${url.host}/gw`;

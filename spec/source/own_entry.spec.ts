@@ -1,19 +1,11 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
 import { EtcdClient } from "../../lib/source/etcd_client.ts";
-import { fleetEntries, type FleetEntry } from "../../lib/source/fleet_entries.ts";
+import { fleetEntries } from "../../lib/source/fleet_entries.ts";
 import { OwnEntry } from "../../lib/source/own_entry.ts";
+import { ENTRY } from "../support/fleet_entry.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { endLease, etcdError, etcdStandIn, type EtcdStandIn } from "../support/etcd_stand_in.ts";
-
-const ENTRY: FleetEntry = {
-  name: "web-1:8008",
-  host: "web-1",
-  version: "1.2.3",
-  digest: "0123456789ab",
-  since: "2026-05-04T03:02:01.000Z",
-  ready: true,
-};
 
 function clientOf(member: EtcdStandIn, clock: ManualClock): EtcdClient {
   const client = new EtcdClient({ members: [member.url], login: null, clock });
