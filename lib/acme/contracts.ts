@@ -34,9 +34,9 @@ export interface AcmeFiles {
 }
 
 export interface ChallengeAnswers {
-  /** Resolves once every thread answers it. */
-  present(challenge: Challenge): Promise<void>;
-  remove(challenge: Challenge): Promise<void>;
+  /** All of an order. Resolves once every thread answers them. */
+  present(challenges: readonly Challenge[]): Promise<void>;
+  remove(challenges: readonly Challenge[]): Promise<void>;
 }
 
 /**

@@ -29,29 +29,46 @@ interface Authorization {
   readonly state: JsonObject;
 }
 
+interface Asked {
+  readonly authorization: Authorization;
+  readonly challenge: Challenge;
+  /** Of the challenge. */
+  readonly url: string;
+  /** Whether the directory waits to be told that it is answered. */
+  readonly isPending: boolean;
+}
+
 /**
  * Resolves once the directory has validated every host. Rejects with an `AcmeFailure` that has all hosts that it could
  * not validate, or with the signal's reason.
  */
 export async function prove(order: JsonObject, hosts: readonly string[], context: ProofContext): Promise<void> {
   const failed = new Map<string, string>();
-  const presented: Challenge[] = [];
+  const asked: Asked[] = [];
   try {
-    const pending: Authorization[] = [];
     for (const each of await authorizations(order, hosts, context)) {
       const status = textIn(each.state, "status");
       if (status === "valid") continue;
-      const problem = status === "pending" ? await answer(each, presented, context) : failureIn(each.state);
-      if (problem === null) pending.push(each);
-      else failed.set(each.host, problem);
+      const found = status === "pending" ? challengeIn(each, context) : failureIn(each.state);
+      if (typeof found === "string") failed.set(each.host, found);
+      else asked.push(found);
+    }
+    if (asked.length > 0) await unlessAborted(context.answers.present(challengesOf(asked)), context.signal);
+    const pending: Authorization[] = [];
+    for (const each of asked) {
+      const problem = await haveItLookedAt(each, context);
+      if (problem === null) pending.push(each.authorization);
+      else failed.set(each.authorization.host, problem);
     }
     await validated(pending, failed, context);
   } finally {
-    const removed = Promise.allSettled(presented.map((challenge) => context.answers.remove(challenge)));
-    await unlessAborted(removed, context.signal).catch(ignore);
+    if (asked.length > 0)
+      await unlessAborted(context.answers.remove(challengesOf(asked)), context.signal).catch(ignore);
   }
   if (failed.size > 0) throw hostsFailure(failed);
 }
+
+const challengesOf = (asked: readonly Asked[]) => asked.map(({ challenge }) => challenge);
 
 async function authorizations(
   order: JsonObject,
@@ -79,12 +96,9 @@ export function hostKey(host: string): string {
   return isIP(host) === 0 ? host.toLowerCase() : addressBytes(host).toString("hex");
 }
 
-/** Answers the challenge, and has the directory look. Returns what stands against it; null: nothing. */
-async function answer(
-  { host, state }: Authorization,
-  presented: Challenge[],
-  { settings, directory, signer, answers, clock, signal }: ProofContext,
-): Promise<string | null> {
+/** The challenge that is to be answered, or what stands against it. */
+function challengeIn(authorization: Authorization, { settings, signer, clock }: ProofContext): Asked | string {
+  const { host, state } = authorization;
   const type = settings.challenge;
   const asked = objectsIn(state, "challenges").find((each) => textIn(each, "type") === type);
   if (asked === undefined) return `the directory offers no challenge of the type ${type}`;
@@ -97,10 +111,13 @@ async function answer(
     type === "http-01"
       ? { type, host, token, keyAuthorization }
       : { type, host, servername: servernameOf(host), pair: alpnCertificate(host, keyAuthorization, clock.wall()) };
-  presented.push(challenge);
-  await unlessAborted(answers.present(challenge), signal);
+  return { authorization, challenge, url, isPending: textIn(asked, "status") === "pending" };
+}
+
+/** Has the directory look at what is answered. Returns what stands against it; null: nothing. */
+async function haveItLookedAt({ url, isPending }: Asked, { directory, signer }: ProofContext): Promise<string | null> {
   // The directory looks already where the program was restarted meanwhile.
-  if (textIn(asked, "status") !== "pending") return null;
+  if (!isPending) return null;
   try {
     await directory.post(url, {}, signer);
     return null;

@@ -69,13 +69,13 @@ export class KeptCertificates {
       log,
       files: this.#files,
       answers: {
-        async present(challenge) {
-          issued.present(challenge);
-          await configuration.followers?.setChallenge(challenge, "open");
+        async present(challenges) {
+          for (const challenge of challenges) issued.present(challenge);
+          await Promise.all(challenges.map((each) => configuration.followers?.setChallenge(each, "open")));
         },
-        async remove(challenge) {
-          issued.remove(challenge);
-          await configuration.followers?.setChallenge(challenge, "over");
+        async remove(challenges) {
+          for (const challenge of challenges) issued.remove(challenge);
+          await Promise.all(challenges.map((each) => configuration.followers?.setChallenge(each, "over")));
         },
       },
       present(certificates) {

@@ -11,10 +11,10 @@
 import type { Clock, Timer } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { isObject } from "../json_schema/values.ts";
 import type { EtcdClient } from "./etcd_client.ts";
 import { EtcdFailure } from "./etcd_failure.ts";
 import { base64, entriesBelow } from "./etcd_keys.ts";
+import { EtcdLease } from "./etcd_lease.ts";
 import type { FleetEntry } from "./fleet_entries.ts";
 
 export interface OwnEntryOptions {
@@ -32,19 +32,31 @@ export interface OwnEntryOptions {
 export class OwnEntry {
   readonly #options: OwnEntryOptions;
   readonly #closing = new AbortController();
-  /** int64 as text; null: there is none. */
-  #lease: string | null = null;
-  /** What etcd has of the entry; null: it is not known. */
-  #written: string | null = null;
-  #renewedAt = 0;
+  readonly #lease: EtcdLease;
+  /** What etcd has of the entry, and with which lease; null: it is not known. */
+  #written: { readonly text: string; readonly lease: string } | null = null;
   #failures = 0;
+  /** Whether `look` was called while the entry was compared. */
+  #isDue = false;
   #timer: Timer | null = null;
   #working: Promise<void> = Promise.resolve();
 
   /** It begins at once. */
   constructor(options: OwnEntryOptions) {
+    const { client, clock } = options;
     this.#options = options;
+    this.#lease = new EtcdLease({ client, clock, ttlS: LEASE_S, renewedMs: RENEWED_MS });
     this.#work();
+  }
+
+  /** The entry is another one: it is written at once. */
+  look(): void {
+    if (this.#closing.signal.aborted) return;
+    if (this.#timer === null) this.#isDue = true;
+    else if (this.#failures === 0) {
+      this.#timer.cancel();
+      this.#work();
+    }
   }
 
   /** Takes the entry back, within a second. Never rejects. */
@@ -52,13 +64,8 @@ export class OwnEntry {
     this.#closing.abort();
     this.#timer?.cancel();
     await this.#working;
-    const { client } = this.#options;
-    const lease = this.#lease;
-    this.#lease = null;
-    // Without an answer it ends with the lease.
-    if (lease !== null)
-      await client.call("/v3/lease/revoke", { ID: lease }, { limitMs: LAST_MS, memberMs: LAST_MS }).catch(() => {});
-    client.close();
+    await this.#lease.revoke();
+    this.#options.client.close();
   }
 
   #work(): void {
@@ -71,43 +78,23 @@ export class OwnEntry {
       if (this.#closing.signal.aborted) return;
       const pause = Math.min(LOOK_MS * 2 ** this.#failures, LONGEST_PAUSE_MS);
       this.#timer = this.#options.clock.after(pause, () => this.#work());
+      if (this.#isDue) this.look();
     });
   }
 
   async #step(): Promise<void> {
-    const { clock, entry } = this.#options;
-    if (this.#lease === null) await this.#grant();
-    else if (clock.now() - this.#renewedAt >= RENEWED_MS) await this.#renew();
+    const { client, entry, key, id } = this.#options;
+    const { signal } = this.#closing;
+    await this.#lease.hold({ signal });
+    this.#isDue = false;
     const text = JSON.stringify(await entry());
-    if (text === this.#written || this.#lease === null || this.#closing.signal.aborted) return;
+    const lease = this.#lease.id;
+    if (lease === null || signal.aborted) return;
+    if (text === this.#written?.text && lease === this.#written.lease) return;
     this.#written = null;
-    const { key, id } = this.#options;
-    const put = { key: base64(`${entriesBelow(key)}${id}`), value: base64(text), lease: this.#lease };
-    await this.#call("/v3/kv/put", put);
-    this.#written = text;
-  }
-
-  async #grant(): Promise<void> {
-    const now = this.#options.clock.now();
-    const { ID: lease } = await this.#call("/v3/lease/grant", { TTL: String(LEASE_S) });
-    if (typeof lease !== "string" || !/^\d{1,20}$/.test(lease))
-      throw new EtcdFailure("unreachable", "etcd has granted a lease without a name");
-    this.#lease = lease;
-    this.#written = null;
-    this.#renewedAt = now;
-  }
-
-  /** A lease that is lost is replaced at once. */
-  async #renew(): Promise<void> {
-    const now = this.#options.clock.now();
-    const { result } = await this.#call("/v3/lease/keepalive", { ID: this.#lease });
-    const ttl = isObject(result) ? Number(result.TTL ?? 0) : NaN;
-    if (ttl > 0) this.#renewedAt = now;
-    else await this.#grant();
-  }
-
-  #call(path: string, message: Readonly<Record<string, unknown>>) {
-    return this.#options.client.call(path, message, { signal: this.#closing.signal });
+    const put = { key: base64(`${entriesBelow(key)}${id}`), value: base64(text), lease };
+    await client.call("/v3/kv/put", put, { signal });
+    this.#written = { text, lease };
   }
 
   #succeeded(): void {
@@ -119,7 +106,7 @@ export class OwnEntry {
   #failed(error: unknown): void {
     if (this.#closing.signal.aborted) return;
     const { log, key } = this.#options;
-    if (error instanceof EtcdFailure && error.isLeaseLost) this.#lease = null;
+    if (error instanceof EtcdFailure && error.isLeaseLost) this.#lease.forget();
     if (this.#failures === 0)
       log.warn("the entry of this gateway in etcd cannot be written", {
         key: entriesBelow(key),
@@ -135,4 +122,3 @@ const RENEWED_MS = 10_000;
 const LOOK_MS = 1_000;
 const LONGEST_PAUSE_MS = 5_000;
 const MOST_FAILURES = 10;
-const LAST_MS = 1_000;

@@ -143,7 +143,7 @@ describe("a challenge", () => {
     const presented: unknown[] = [];
     const made = await kept(
       {},
-      { answers: { present: async (each) => void presented.push(each), remove: async () => {} } },
+      { answers: { present: async (open) => void presented.push(...open), remove: async () => {} } },
     );
     withChallenge({ token })(made);
     made.keeper.start();

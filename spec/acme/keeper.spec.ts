@@ -64,6 +64,21 @@ describe("a keeper without certificates", () => {
     expect(challenges.size).toBe(0);
   });
 
+  it("answers the challenges of all hosts before the directory looks at the first of them", async () => {
+    const { keeper, directory, challenges, settled } = await kept();
+    const open: string[][] = [];
+    directory.proves = () => {
+      open.push([...challenges].map(({ host }) => host));
+      return null;
+    };
+    keeper.start();
+    await settled();
+    expect(open).toEqual([
+      ["a.example", "b.example"],
+      ["a.example", "b.example"],
+    ]);
+  });
+
   it("answers tls-alpn-01 with a certificate for the host, an address by its name in the reverse tree", async () => {
     const hosts = ["a.example", "192.0.2.1", "2001:db8::1"];
     const { keeper, directory, challenges, settled } = await kept({ challenge: "tls-alpn-01", hosts });

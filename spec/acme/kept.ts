@@ -109,11 +109,11 @@ function keptWith(
   };
   const keeper = keepCertificates(settings, {
     answers: {
-      async present(challenge) {
-        challenges.add(challenge);
+      async present(open) {
+        for (const each of open) challenges.add(each);
       },
-      async remove(challenge) {
-        challenges.delete(challenge);
+      async remove(over) {
+        for (const each of over) challenges.delete(each);
       },
     },
     clock,

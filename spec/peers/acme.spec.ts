@@ -40,12 +40,14 @@ async function listening(server: http.Server | tls.Server): Promise<number> {
 
 function answersIn(challenges: Set<Challenge>, answered: string[]): ChallengeAnswers {
   return {
-    async present(challenge) {
-      answered.push(challenge.host);
-      challenges.add(challenge);
+    async present(open) {
+      for (const challenge of open) {
+        answered.push(challenge.host);
+        challenges.add(challenge);
+      }
     },
-    async remove(challenge) {
-      challenges.delete(challenge);
+    async remove(over) {
+      for (const challenge of over) challenges.delete(challenge);
     },
   };
 }

@@ -16,7 +16,7 @@ function clientOf(member: EtcdStandIn, clock: ManualClock): EtcdClient {
 /** With an entry that the test may change. */
 function entryOf(member: EtcdStandIn, clock: ManualClock, id = "a1") {
   const log: string[] = [];
-  const state = { entry: ENTRY, log, close: () => own.close() };
+  const state = { entry: ENTRY, log, close: () => own.close(), look: () => own.look() };
   const own = new OwnEntry({
     client: clientOf(member, clock),
     ...{ key: "gw", id, clock },
@@ -41,6 +41,25 @@ describe("the entry of a gateway", () => {
     const puts = () => member.asked.filter((path) => path === "/v3/kv/put").length;
     await expect.poll(() => (clock.advance(1_000), clock.now())).toBeGreaterThan(30_000);
     expect(puts()).toBe(2);
+  });
+
+  it("is written at once when its gateway says that it is another one, also while it is written", async () => {
+    const [member, clock] = [await etcdStandIn(), manualClock()];
+    const own = entryOf(member, clock);
+    own.entry = { ...ENTRY, ready: false };
+    own.look();
+    await expect.poll(() => written(member)).toEqual(own.entry);
+    let whilePut = (): void => {};
+    member.answers.set("/v3/kv/put", (message) => (whilePut(), member.answer("/v3/kv/put", message)));
+    own.entry = { ...ENTRY, digest: "1" };
+    whilePut = () => {
+      whilePut = () => {};
+      own.entry = { ...ENTRY, digest: "2" };
+      own.look();
+    };
+    own.look();
+    await expect.poll(() => written(member)).toEqual({ ...ENTRY, digest: "2" });
+    expect(clock.now()).toBe(0);
   });
 
   it("renews its lease every 10 s", async () => {
