@@ -12,6 +12,7 @@ import type { Reply } from "../http/reply.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
 import type { AnyPlugin, ForeignKinds, FurtherLimits, Link, OnFault, Scope, Tools } from "../plugins/plugin.ts";
+import type { ProtectedResource } from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Inbound, ProxyTrust } from "../server/inbound.ts";
@@ -151,6 +152,8 @@ export interface PluginLink extends Link {
   readonly config: unknown;
   /** See `Plugin`. */
   readonly ownHeaders: readonly string[];
+  /** Undefined: the instance describes none. */
+  readonly resource: ProtectedResource | undefined;
   /** Of the instance among the plugins of its place. */
   readonly index: number;
 }

@@ -126,6 +126,8 @@ interface Plugins {
     globals: readonly PluginLink[],
     context: Pick<PluginContext, "runtime" | "onFault">,
   ): BeforeRoutes | null;
+  /** Answers requests for metadata of protected resources; null: no plugin describes one. Throws a `ConfigError`. */
+  resourceAnswers(valid: Pick<ValidConfig, "config" | "kinds" | "source">): EarlyAnswer | null;
   /** The servers that plugins ask. */
   destinationsOfPlugins(config: Config, kinds: readonly AnyPlugin[]): readonly Destination[];
 }

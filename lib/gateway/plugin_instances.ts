@@ -6,11 +6,12 @@ import { hash, randomUUID } from "node:crypto";
 import { Egress, type Destination } from "../base/egress.ts";
 import type { PluginInstance } from "../config/model.ts";
 import { pluginPath } from "../config/plugin_place.ts";
-import { groupsOf } from "../http/exchange.ts";
+import { groupsOf, type Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { dashed } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
 import { composeChain, runningOrder } from "../plugins/chain.ts";
-import type { AnyPlugin, Scope, ToolCode, Tools } from "../plugins/plugin.ts";
+import type { AnyPlugin, ProtectedResource, Scope, ToolCode, Tools } from "../plugins/plugin.ts";
 import type { Counters } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
 import type { WatchedRoute } from "./bundle.ts";
@@ -22,6 +23,7 @@ import { memoryOf, sharedBy } from "./plugin_memory.ts";
 export { beforeRoutes } from "./before_routes.ts";
 export { destinationsOfPlugins } from "./plugin_destinations.ts";
 export { placed } from "./plugin_error.ts";
+export { resourceAnswers } from "./protected_resources.ts";
 
 /** Creates the enabled instances of one list of plugins. Throws a `PluginError` when one of them cannot be created. */
 export function createLinks(
@@ -270,6 +272,7 @@ export function createLink(
     kind,
     config,
     ownHeaders: kind.ownHeaders?.(config) ?? [],
+    resource: kind.resource?.(config),
     index,
   };
 }
@@ -308,7 +311,9 @@ export function chain(
   const links = runningOrder(written);
   const own = links.flatMap(({ ownHeaders }) => ownHeaders.map(dashed));
   const stores = links.some(({ kind }) => kind.stores);
-  const handler = composeChain(links, innermost, runtime.clock, onFault, handlerBy);
+  const resource = links.findLast((link) => link.resource !== undefined)?.resource;
+  const composed = composeChain(links, innermost, runtime.clock, onFault, handlerBy);
+  const handler = resource === undefined ? composed : challenging(composed, resource);
   const guards = () => links.filter(({ kind }) => kind.guards === true).map(identityOf);
   const modules = () => links.flatMap(({ kind, name }) => (isBuiltIn(kind) ? [] : name));
   return {
@@ -317,5 +322,15 @@ export function chain(
     ownHeaders: own.length === 0 ? (matched ?? NO_HEADERS) : new Set([...own, ...(matched ?? [])]),
     callers: callers ?? undefined,
     takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
+  };
+}
+
+/** What any plugin of the route refuses leads clients to the metadata; replies of upstreams stay as they are. */
+function challenging(handler: Handler, resource: ProtectedResource): Handler {
+  const completed = ({ call }: Exchange, reply: Reply) =>
+    (reply.status === 401 || reply.status === 403) && call.notes.by !== null ? resource.challenged(reply) : reply;
+  return (exchange) => {
+    const reply = handler(exchange);
+    return reply instanceof Promise ? reply.then((late) => completed(exchange, late)) : completed(exchange, reply);
   };
 }

@@ -46,9 +46,11 @@ export interface Snapshot extends ValidConfig {
   readonly egressProxy: EgressProxy | null;
   /** Null: plain HTTP is not redirected. */
   readonly redirect: EarlyAnswer | null;
+  /** Answers requests for the metadata of protected resources; null: no plugin describes one. */
+  readonly resources: EarlyAnswer | null;
   /**
-   * Answers requests before a route is looked up: challenges, the redirect, and the refusal of misdirected requests.
-   * Null: there is none of them.
+   * Answers requests before a route is looked up: challenges, the redirect, the refusal of misdirected requests, and
+   * metadata of protected resources. Null: there is none of them.
    */
   readonly early: EarlyAnswer | null;
   /** Completes replies to requests for which no route was found, as global plugins say; null: they say nothing. */
@@ -154,8 +156,10 @@ function* compileInto(
   }
   const ofServices = Array.from(compiled.values());
   const redirect = redirectOf(global, features);
+  const resources = features.loaded.plugins?.resourceAnswers(valid) ?? null;
   const hasCertificates = global.certificates.length > 0 || global.acme !== undefined;
   const certificatesOf = hasCertificates ? features.serverTls.certificatesOf : null;
+  const { early, ...served } = certificatesOf?.(global, redirect, tools) ?? { ...NO_CERTIFICATES, early: redirect };
   return Object.freeze({
     ...valid,
     global,
@@ -167,12 +171,9 @@ function* compileInto(
     egressProxy,
     beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
     redirect,
-    ...(certificatesOf?.(global, redirect, tools) ?? {
-      early: redirect,
-      certificates: NO_CERTIFICATES,
-      issued: null,
-      shownCertificates: [],
-    }),
+    resources,
+    early: inTurn(early, resources),
+    ...served,
     revocationLists: revocationListsOf(valid.config, tools),
     instances: whole.instances,
     counts: {
@@ -202,7 +203,17 @@ function revocationListsOf(
   ];
 }
 
-const NO_CERTIFICATES: HostCertificates = { find: () => undefined };
+const NO_CERTIFICATES: Pick<Snapshot, "certificates" | "issued" | "shownCertificates"> = {
+  certificates: { find: () => undefined },
+  issued: null,
+  shownCertificates: [],
+};
+
+/** The second answers what the first does not; null: it answers nothing. */
+export function inTurn(first: EarlyAnswer | null, second: EarlyAnswer | null): EarlyAnswer | null {
+  if (first === null || second === null) return first ?? second;
+  return (inbound, authority) => first(inbound, authority) ?? second(inbound, authority);
+}
 
 export function redirectOf({ httpsRedirect }: Config["global"], features: Features): EarlyAnswer | null {
   return httpsRedirect === undefined ? null : features.routing.httpsRedirect(httpsRedirect);

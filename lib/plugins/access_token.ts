@@ -4,13 +4,24 @@
  */
 import type { ErrorCode } from "../base/errors.ts";
 import type { JwtClaims } from "../base/jwt.ts";
-import { anyOf, array, boolean, number, optional, record, string, type ObjectOut } from "../config/whole_schema.ts";
+import {
+  anyOf,
+  array,
+  boolean,
+  number,
+  optional,
+  record,
+  string,
+  withDefault,
+  type ObjectOut,
+} from "../config/whole_schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { claimReader, claimText, claimValues, groupsIn, utf8 } from "./claims.ts";
 import { headerName, headerReplacer } from "./endpoint.ts";
+import { SCOPE } from "./resource_metadata.ts";
 
 const scalar = anyOf([string(), number(), boolean()]);
 
@@ -36,6 +47,8 @@ export const CLAIM_FIELDS = {
     }),
   ),
 };
+
+export const SCOPES = withDefault(array(SCOPE, { describe: "Scopes that a token must have, all of them." }), []);
 
 type ClaimSettings = ObjectOut<typeof CLAIM_FIELDS>;
 
@@ -103,6 +116,10 @@ export function holdsAll(claim: unknown, wanted: readonly unknown[], name: strin
   return wanted.every((each) => held.includes(each));
 }
 
+export function holdsOne(claim: unknown, wanted: readonly string[]): boolean {
+  return wanted.some((each) => (Array.isArray(claim) ? claim.includes(each) : claim === each));
+}
+
 /** A claim as the value of a header, in UTF-8; undefined without the claim, null for objects and control characters. */
 function headerText(claim: unknown): string | null | undefined {
   if (claim === undefined) return undefined;
@@ -166,6 +183,8 @@ export const TOKEN_REFUSALS = {
   early: ["token_invalid", "The access token is not valid yet."],
   claims: ["token_invalid", "The access token has a claim with a value that is not accepted here."],
   unfit: ["token_invalid", "The access token has a claim that cannot be passed on.", "claims_to_headers"],
+  audience: ["token_invalid", "The access token is not for here.", "resource_metadata"],
+  scope: ["forbidden", "The access token lacks a scope that is required here.", "scopes"],
 } as const;
 
 /** A refusal without the name of its claim. */

@@ -9,7 +9,7 @@ import { messageOf } from "../base/errors.ts";
 import { isTime, type JwtClaims } from "../base/jwt.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
-import { array, integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
+import { integer, object, oneOf, optional, withDefault, type Infer } from "../config/schema.ts";
 import { HttpClient, type Client, type ClientFailure } from "../client/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -21,7 +21,9 @@ import {
   claimsCheck,
   freezeClaims,
   holdsAll,
+  holdsOne,
   MAX_TOKEN,
+  SCOPES,
   TOKEN_REFUSALS,
   tokenRefusals,
 } from "./access_token.ts";
@@ -29,19 +31,19 @@ import type { Admitted, UnfitClaims } from "./access_token.ts";
 import { checkClient, CLIENT_FIELDS, clientCredentials } from "./client_credentials.ts";
 import { checkTls, clientTls, httpUrl, timeoutField, answerText } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
+import { audiencesOf, protectedResource, RESOURCE_METADATA } from "./resource_metadata.ts";
 import { SingleFlight } from "./single_flight.ts";
 import { sparseCount } from "./sparse_count.ts";
 import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
 const seconds = (max: number, describe: string) => integer({ min: 0, max, describe });
-const scope = string({ pattern: /^[\x21\x23-\x5b\x5d-\x7e]+$/, hint: "one scope, without spaces and quotes" });
 
 const schema = object(
   {
     url: httpUrl("The introspection endpoint of the authorization server."),
     ...CLIENT_FIELDS,
     token_from: TOKEN_PLACES,
-    scopes: withDefault(array(scope, { describe: "Scopes that a token must have, all of them." }), []),
+    scopes: SCOPES,
     ...CLAIM_FIELDS,
     leeway_s: withDefault(seconds(3600, "Allowed clock difference for exp and nbf, in seconds."), 0),
     cache_s: withDefault(
@@ -54,6 +56,7 @@ const schema = object(
     ),
     timeout_ms: timeoutField("the whole answer", 1_000),
     tls: optional(CLIENT_TLS),
+    resource_metadata: optional(RESOURCE_METADATA),
     on_error: withDefault(
       oneOf(["deny", "allow"], {
         describe: "What happens to a request if the server cannot be asked about its token.",
@@ -81,6 +84,7 @@ export const introspection: Plugin<typeof schema> = {
   ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
   secretParameters: ({ tokenFrom }) => queryPlaces(tokenFrom),
   dials: { why: "introspection", urls: ({ url }) => [url] },
+  resource: ({ resourceMetadata, scopes }) => protectedResource(resourceMetadata, { scopes }),
   code: { HttpClient, SharedMemory },
   create(config, tools) {
     const tls = clientTls(config.tls);
@@ -130,7 +134,6 @@ const REFUSALS = {
   ...TOKEN_REFUSALS,
   inactive: ["token_invalid", "The access token is not active."],
   expired: ["token_invalid", "The access token has expired."],
-  scope: ["forbidden", "The access token lacks a scope that is required here.", "scopes"],
 } as const;
 
 /** What an answer says of a token. */
@@ -255,6 +258,7 @@ function claimsOf(text: string): JwtClaims {
 /** The server has checked the times by its own clock; they are checked again, since answers are remembered. */
 function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) => Finding {
   const { scopes, leewayS } = config;
+  const audiences = audiencesOf(config.resourceMetadata, null, config.claims);
   const judge = claimsCheck(config, ["sub", "username", "client_id"]);
   return (claims) => {
     const { active, exp, nbf } = claims;
@@ -262,6 +266,7 @@ function examiner(config: Config, clock: Tools["clock"]): (claims: JwtClaims) =>
     if (active !== true) return "inactive";
     if (isTime(exp) && now >= (exp + leewayS) * 1000) return "expired";
     if (isTime(nbf) && now < (nbf - leewayS) * 1000) return "early";
+    if (audiences !== null && !holdsOne(claims.aud, audiences)) return "audience";
     if (!holdsAll(claims.scope, scopes, "scope")) return "scope";
     return judge(claims);
   };

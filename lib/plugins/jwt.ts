@@ -23,7 +23,10 @@ import {
   CLAIM_FIELDS,
   claimsCheck,
   freezeClaims,
+  holdsAll,
+  holdsOne,
   listOf,
+  SCOPES,
   TOKEN_REFUSALS,
   tokenRefusals,
 } from "./access_token.ts";
@@ -34,6 +37,7 @@ import { ALGORITHM_NAMES, isHmac, keysOf, publicKey, secretKey, unfitness } from
 import type { Algorithm, KeySet } from "./jwt_keys.ts";
 import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
+import { audiencesOf, protectedResource, RESOURCE_METADATA } from "./resource_metadata.ts";
 import { NO_KEYS, signedClaims, typeCheck } from "./signed_token.ts";
 import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
@@ -69,6 +73,8 @@ const fields = object(
     iss: optional(anyOf(texts, { describe: "The required iss, or a list of accepted ones." })),
     aud: optional(anyOf(texts, { describe: "The required aud, or a list of which aud must contain one." })),
     leeway_s: withDefault(integer({ min: 0, max: 3600, describe: "Allowed clock difference, in seconds." }), 60),
+    scopes: SCOPES,
+    resource_metadata: optional(RESOURCE_METADATA),
     exp: withDefault(
       oneOf(["required", "optional"], {
         describe: "Whether tokens must have exp. An exp that is present is always checked.",
@@ -150,6 +156,7 @@ export const jwt: Plugin<Schema<Config>> = {
   ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
   secretParameters: ({ from }) => queryPlaces(from),
   dials: { why: "jwks", urls: ({ jwksUri }) => (jwksUri === undefined ? [] : [jwksUri]) },
+  resource: ({ resourceMetadata, scopes }) => protectedResource(resourceMetadata, { scopes }),
   code: { HttpClient, SharedMemory },
   create(config, tools) {
     const algorithms = algorithmsOf(config);
@@ -158,7 +165,10 @@ export const jwt: Plugin<Schema<Config>> = {
     const readToken = tokenReader(config.from);
     const admit = admission(config);
     const algorithm = [...REFUSALS.algorithm, config.alg === undefined ? "algs" : "alg"] as const;
-    const refuse = tokenRefusals("jwt", tools.gatewayName, { ...REFUSALS, algorithm });
+    const [code, detail] = REFUSALS.audience;
+    const audience = [code, detail, config.aud === undefined ? "resource_metadata" : "aud"] as const;
+    const refusals = { ...REFUSALS, algorithm, audience };
+    const refuse = tokenRefusals("jwt", tools.gatewayName, refusals, config.scopes);
     const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
     return (next) => {
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
@@ -270,7 +280,7 @@ const MAX_REMEMBERED_TOKEN = 4 * 1024;
 function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet) => Verdict {
   const leewayMs = config.leewayS * 1000;
   const issuers = listOf(config.iss);
-  const audiences = listOf(config.aud);
+  const audiences = audiencesOf(config.resourceMetadata, listOf(config.aud), config.claims);
   const judge = claimsCheck(config);
   const required = config.require.map(claimReader);
   return (claims, now, keys) => {
@@ -282,11 +292,8 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
     if (exp === undefined && config.exp === "required") return "no exp";
     if (required.some((read) => read(claims) === undefined)) return "incomplete";
     if (issuers !== null && !issuers.includes(claims.iss as string)) return "issuer";
-    if (
-      audiences !== null &&
-      !audiences.some((each) => (Array.isArray(claims.aud) ? claims.aud.includes(each) : claims.aud === each))
-    )
-      return "audience";
+    if (audiences !== null && !holdsOne(claims.aud, audiences)) return "audience";
+    if (!holdsAll(claims.scope, config.scopes, "scope")) return "scope";
     const admitted = judge(claims);
     return typeof admitted === "string" ? admitted : { ...admitted, expiresAt, keys };
   };
@@ -304,6 +311,5 @@ const REFUSALS = {
   "no exp": ["token_invalid", "The access token lacks a claim that is required here.", "exp"],
   incomplete: ["token_invalid", "The access token lacks a claim that is required here.", "require"],
   issuer: ["token_invalid", "The access token is not from the issuer that is trusted here.", "iss"],
-  audience: ["token_invalid", "The access token is not for here.", "aud"],
   [NO_KEYS]: ["auth_unavailable", "The access token cannot be verified at the moment."],
 } as const;

@@ -230,9 +230,30 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly secretParameters?: (config: Infer<S>) => readonly string[];
   /** Which servers its instances ask with `tools.client`. A request to any other server fails. Default: none. */
   readonly dials?: Dials<S>;
+  /**
+   * The protected resource that an instance with this configuration describes to clients (RFC 9728), see
+   * `resource_metadata.ts`. Of several on one route the innermost counts. Default: none.
+   */
+  readonly resource?: (config: Infer<S>) => ProtectedResource | undefined;
   /** The code behind the tools that its instances use. Default: of a built-in kind none, of others all. */
   readonly code?: ToolCode;
   create(config: Infer<S>, tools: Tools): Middleware;
+}
+
+/** A resource that is described to clients, and how. */
+export interface ProtectedResource {
+  /** Its address, as the configuration has it. */
+  readonly resource: string;
+  /** Of the address: host, with the port where it is not that of the scheme. */
+  readonly authority: string;
+  /** Where its metadata is: "/.well-known/oauth-protected-resource/mcp", without a slash at its end (RFC 9728 §3.1). */
+  readonly path: string;
+  /** Where clients look as well, if the host has no other resource. */
+  readonly rootPath: string;
+  /** Answers a request for its metadata. */
+  readonly answer: (request: Pick<Exchange, "call" | "method" | "headers">) => Reply;
+  /** Leads clients that were refused with this 401 or 403 to the metadata. */
+  readonly challenged: (reply: Reply) => Reply;
 }
 
 export interface Dials<S extends Schema<unknown> = Schema<any>> {

@@ -46,5 +46,6 @@ async function reportOn(
     wall: tools.clock.wall(),
     signal: closing.signal,
     redirect: redirectOf(valid.config.global, features),
+    resources: features.loaded.plugins?.resourceAnswers(valid) ?? null,
   });
 }

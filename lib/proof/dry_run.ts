@@ -169,6 +169,7 @@ export async function dryRun(
     const report = isTested(options)
       ? await runTests(valid, {
           redirect: redirectOf(valid.config.global, modules),
+          resources: modules.loaded.plugins?.resourceAnswers(valid) ?? null,
           isOpen: (test, place, passed) => isOpen(valid, placeholders, test, place, passed),
         })
       : NO_TESTS;

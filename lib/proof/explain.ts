@@ -55,7 +55,7 @@ export interface Explanation {
   readonly outcome: "matched" | "refused";
   /**
    * The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431, or
-   * that of an entry of `errors`; or the status of a redirect to HTTPS.
+   * that of an entry of `errors`; the status of a redirect to HTTPS, or 200 for metadata of a protected resource.
    */
   readonly status: number | null;
   readonly code: string | null;
@@ -256,7 +256,9 @@ function shownHeaders(forwarded: Exchange, snapshot: Snapshot): HeaderList | nul
 /** In the place of an id that is another one each time. */
 const REQUEST_ID = "(id of the request)";
 
-function problemOf({ body, headers }: Reply): { readonly code: string | null; readonly detail: string } {
+function problemOf({ status, body, headers }: Reply): { readonly code: string | null; readonly detail: string } {
+  if (status === 200 || status === 204)
+    return { code: null, detail: "The gateway answers with the metadata of a protected resource (resource_metadata)." };
   if (body === null)
     return { code: null, detail: `global.https_redirect leads to ${headerValue(headers, "location") ?? ""}.` };
   const { code, detail, title } = JSON.parse(String(body)) as { code: string; detail?: string; title: string };

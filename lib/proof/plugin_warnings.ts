@@ -5,6 +5,7 @@ import { isLoopback } from "../base/url_destination.ts";
 import { ROUTES_OF_A_STEP } from "../config/declarations.ts";
 import type { GroupLimits } from "../config/group_limits.ts";
 import type { CallerRegistry } from "../plugins/callers.ts";
+import type { ResourceMetadata } from "../plugins/resource_metadata.ts";
 import type { LocationTemplate } from "../plugins/template.ts";
 import { readTarget } from "../route/path.ts";
 import type { SampleRequest } from "../route/sample_requests.ts";
@@ -79,7 +80,8 @@ function ofSettings(plugin: WrittenPlugin, add: Add): void {
       remedy: 'Remove the plugin, or set its "enabled" to false, when the trial is over.',
     });
   }
-  if (kind.name === "jwt" && config["aud"] === undefined && !("aud" in claimsOf(config))) {
+  const isForResource = (config["resourceMetadata"] as ResourceMetadata | undefined)?.audience === "resource";
+  if (kind.name === "jwt" && config["aud"] === undefined && !("aud" in claimsOf(config)) && !isForResource) {
     const message =
       `${which(plugin)} accepts every token that its keys ` +
       (`verify${config["iss"] === undefined ? "" : " and its issuer has issued"}, ` +
@@ -88,6 +90,7 @@ function ofSettings(plugin: WrittenPlugin, add: Add): void {
   }
   if (
     kind.name === "introspection" &&
+    !isForResource &&
     Object.keys(claimsOf(config)).length === 0 &&
     (config["scopes"] as readonly string[]).length === 0
   ) {

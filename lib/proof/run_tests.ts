@@ -18,7 +18,7 @@ import type { ReceiveOptions } from "../server/inbound.ts";
 import { collected } from "./made_request.ts";
 import type { EarlyAnswer } from "../gateway/compile_types.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
-import { receivingBy, type RouteTarget } from "../gateway/snapshot.ts";
+import { inTurn, receivingBy, type RouteTarget } from "../gateway/snapshot.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import type { ShownIssue, TestReport, TestResult } from "../gateway/status.ts";
@@ -39,6 +39,8 @@ export interface RunOptions {
   readonly maxTotalMs?: number;
   /** Of the snapshot. Default: plain HTTP is not redirected. */
   readonly redirect?: EarlyAnswer | null;
+  /** Of the snapshot. Default: none is described. */
+  readonly resources?: EarlyAnswer | null;
   /** How the time of tests is measured. Default: as this thread computes and waits. */
   readonly usage?: typeof threadUsage;
   /** Verifies a password. Default: as the gateway does. */
@@ -67,6 +69,7 @@ export async function runTests(valid: Tested, options: RunOptions = {}): Promise
     verify,
     signal,
     redirect = null,
+    resources = null,
     isOpen = () => false,
   } = options;
   const chosen = testsOf(valid).filter(({ name }) => name.includes(only));
@@ -86,6 +89,7 @@ export async function runTests(valid: Tested, options: RunOptions = {}): Promise
     stopped,
     verify: passwordsOnce(verify),
     redirect,
+    resources,
   };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
@@ -182,6 +186,7 @@ interface Bench {
   readonly stopped: Promise<Compared>;
   readonly verify: typeof verifyPassword;
   readonly redirect: EarlyAnswer | null;
+  readonly resources: EarlyAnswer | null;
 }
 
 interface Tried extends Compared {
@@ -231,13 +236,13 @@ class Trial {
 
   constructor(test: ConfigTest, bench: Bench, time: TestTime, place: TestedRoute) {
     this.#place = place;
-    const { valid, table, wall, verify, redirect } = bench;
+    const { valid, table, wall, verify, redirect, resources } = bench;
     this.#test = test;
     this.#bench = bench;
     this.#clock = manualClock(wall);
     this.#scratch = new Scratch(valid, table, {
       clock: this.#clock,
-      redirect,
+      early: inTurn(redirect, resources),
       upstream: upstreamOf(
         test.upstream,
         (request) => (this.#forwarded = request),

@@ -34,8 +34,8 @@ export interface ScratchOptions {
   readonly verifiedClaims?: Tools["verifiedClaims"];
   /** The caller whose credentials every plugin finds that would identify somebody. Default: requests have their own. */
   readonly caller?: string | undefined;
-  /** Of the snapshot. Default: none. */
-  readonly redirect?: EarlyAnswer | null;
+  /** As `Snapshot.early`, without what needs a connection. Default: every request goes to its route. */
+  readonly early?: EarlyAnswer | null;
   /** As `Tools.verifyPassword`. Default: as the gateway does. */
   readonly verifyPassword?: Tools["verifyPassword"];
   /** Wraps the middleware of each plugin, after its creation. Default: none is wrapped. */
@@ -140,7 +140,7 @@ export class Scratch {
     this.found = null;
     return serve(
       inbound,
-      { table, early: this.#options.redirect ?? null, errors: this.#errors },
+      { table, early: this.#options.early ?? null, errors: this.#errors },
       { clock: this.#options.clock, log: silentLog },
     );
   }

@@ -51,6 +51,7 @@ const limit = (limit_by = "header:X-Tenant", more: object = {}) => ({
   ...more,
 });
 const cache = { name: "response_cache" };
+const RESOURCE = { resource: "https://api.example.com/mcp", authorization_servers: ["https://id.example.com"] };
 const HMAC = { secret: "a secret of thirty-two characters", alg: "HS256" };
 
 describe("configWarnings", () => {
@@ -808,7 +809,9 @@ describe("configWarnings", () => {
       { claims: { role: "admin" } },
     ])
       expect(told(more)).toEqual(warning);
-    for (const more of [{ aud: "shop" }, { claims: { aud: "shop" } }]) expect(told(more)).toEqual([]);
+    expect(told({ resource_metadata: { ...RESOURCE, audience: "any" } })).toEqual(warning);
+    for (const more of [{ aud: "shop" }, { claims: { aud: "shop" } }, { resource_metadata: RESOURCE }])
+      expect(told(more)).toEqual([]);
   });
 
   it("an introspection needs scopes or claims", () => {
@@ -817,7 +820,8 @@ describe("configWarnings", () => {
       pathsOf(warningsOf(configOf([["a", "/a", { name: "introspection", config: { ...server, ...more } }]])));
     for (const more of [{}, { claims: {} }, { claims_to_headers: { sub: "X-User" } }])
       expect(told(more)).toEqual(["token_for_anyone:services.s.routes.a.plugins.introspection"]);
-    for (const more of [{ scopes: ["orders"] }, { claims: { aud: "shop" } }, { claims: { client_id: "app" } }])
+    const [scopes, claims] = [["orders"], { aud: "shop" }];
+    for (const more of [{ scopes }, { claims }, { claims: { client_id: "app" } }, { resource_metadata: RESOURCE }])
       expect(told(more)).toEqual([]);
   });
 
