@@ -97,7 +97,7 @@ export class SourceFile {
           "precondition_failed",
           `${this.#path} has been changed meanwhile: its digest is ${found.digest}.`,
         );
-      expect(this.#path, signature(beside)!);
+      expect(signature(beside)!);
     };
     try {
       await replaceFile(target, [text], { beside, prepare: (file) => become(beside, file, statSync(target)), check });

@@ -2,11 +2,11 @@
  * Finds what the last run of tests was about in the text of the configuration: the place of each test, and its request
  * as written.
  */
-import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce } from "../base/time_slices.ts";
 import { formatPath, nodeAt, type Path } from "../config/json.ts";
 import { parseJson } from "../config/json_parser.ts";
 import { sourceDigest } from "../config/load.ts";
+import type { ReadableSource } from "../config/text_source.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { maskedText } from "./masked_text.ts";
@@ -28,11 +28,11 @@ export function writtenTests(gateway: Pick<ShownGateway, "lastTests">, secrets: 
   const { configuration } = GatewayCore.internalsOf(gateway);
   const {
     snapshot,
-    options: { configFile, textSource },
+    reader: { textSource },
   } = configuration;
   const { digest } = gateway.lastTests;
   const isInForce = digest === snapshot.digest;
-  const text = isInForce || configFile === undefined ? null : textWith(digest, configFile, textSource);
+  const text = isInForce || textSource === null ? null : textWith(digest, textSource);
   if (!isInForce && text === null) return [];
   const before = known[secrets].get(snapshot);
   if (before?.digest === digest) return before.tests;
@@ -76,10 +76,10 @@ function ownTests(text: Buffer | string): readonly Test[] {
   return (parsed(text) as { readonly tests?: readonly Test[] }).tests ?? [];
 }
 
-/** Null: the file has another text by now. */
-function textWith(digest: string, file: string, textSource: Configuration["options"]["textSource"]): Buffer | null {
+/** Null: the source has another text by now. */
+function textWith(digest: string, source: ReadableSource): Buffer | null {
   try {
-    const text = textSource === undefined ? readRegularFile(file) : atOnce(textSource.current()).text;
+    const { text } = atOnce(source.current());
     return sourceDigest(text) === digest ? text : null;
   } catch {
     return null;

@@ -18,7 +18,7 @@ import { ConfigReader, type ReadConfig } from "../gateway/config_reader.ts";
 import { destinationsOf } from "../gateway/all_destinations.ts";
 import { placed } from "../gateway/plugin_error.ts";
 import type { LoadedFeatures } from "../gateway/loaded_features.ts";
-import { loadPluginModules } from "../features/plugin_modules.ts";
+import { readForStart } from "../features/load.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
 import {
   auditedFile,
@@ -69,7 +69,7 @@ export async function auditOf(flags: Flags) {
   };
   const settings = await settingsOf(flags, process.env, { readFile });
   const from = await configOf(settings);
-  const modules = await loadPluginModules(from.configFile, process.env, from.configKeyFile, from.textSource);
+  const { modules } = await readForStart(from);
   for (const name of featuresNamedBy(settings)) await modules.loadFeature(name);
   const reader = new ConfigReader(
     {

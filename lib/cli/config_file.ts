@@ -14,7 +14,7 @@ import type { Kept, Seen } from "../gateway/features.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { ConfigurationOptions } from "../gateway/options.ts";
 import { shownIssue } from "../gateway/refusal.ts";
-import { loadPluginModules } from "../features/plugin_modules.ts";
+import { readForStart } from "../features/load.ts";
 import { Candidate } from "../proof/candidate.ts";
 import { configWarnings } from "../proof/config_warnings.ts";
 import type { Config } from "../config/model.ts";
@@ -246,11 +246,10 @@ export async function openCandidate(
   seen: Kept<Seen> | null = null,
   beside: Pick<ConfigurationOptions, "https" | "acme"> = {},
 ): Promise<Candidate> {
-  const { configFile, configKeyFile, textSource } = config;
-  const modules = await loadPluginModules(configFile, process.env, configKeyFile, textSource);
+  const { modules } = await readForStart(config);
   try {
     return new Candidate({ ...config, seen, modules, acme: "checked", ...beside });
   } catch (error) {
-    throw error instanceof ConfigError ? error : new Failure(`${configFile}: ${messageOf(error)}`, 2);
+    throw error instanceof ConfigError ? error : new Failure(`${config.configFile}: ${messageOf(error)}`, 2);
   }
 }

@@ -4,11 +4,14 @@
  */
 import { hash } from "node:crypto";
 import { existsSync, realpathSync, statSync } from "node:fs";
+import { atOnce } from "../base/time_slices.ts";
 import { formatPath, listedIssues, type JsonNode } from "../config/json.ts";
 import { parseJson } from "../config/json_parser.ts";
-import { parsed, readConfigFile } from "../config/source.ts";
+import { FileTextSource } from "../config/file_source.ts";
+import { parsed, textSteps } from "../config/source.ts";
 import { pinnedFilesOf } from "../config/pinned_file.ts";
 import * as references from "../config/references.ts";
+import { hasScheme } from "../config/start_settings.ts";
 import { ConfigError } from "../gateway/config_error.ts";
 import type { RunCommand } from "./arguments.ts";
 import { namedFile } from "./config_file.ts";
@@ -24,6 +27,7 @@ interface Edit {
 
 export const pin: RunCommand = async (given) => {
   const file = namedFile(given);
+  refuseUrl("pin", file, "edge-gateway pin gw.json");
   if (/\.[cm]?js$/.test(file))
     throw new Failure(`${file} is a module: name the configuration that names it, edge-gateway pin gw.json`, 2);
   const { lines, isChanged } = pinFiles(file, "all");
@@ -41,6 +45,15 @@ export const pin: RunCommand = async (given) => {
   return 0;
 };
 
+/** For a command that writes files. `instead`: what to do. The URL is not repeated: it may have a password. */
+export function refuseUrl(command: "pin" | "sign", file: string, instead: string): void {
+  if (!hasScheme(file)) return;
+  throw new Failure(
+    `${command} writes a file, and what is named is a URL: ${command} the file before it is put there (${instead})`,
+    2,
+  );
+}
+
 /**
  * Writes the digests of the files that a configuration names into it; "missing": of those alone that have none. Returns
  * a line for each.
@@ -49,7 +62,7 @@ export function pinFiles(
   file: string,
   which: "all" | "missing",
 ): { readonly lines: string[]; readonly isChanged: boolean } {
-  const read = readConfigFile(file);
+  const read = atOnce(textSteps(new FileTextSource(file, null)));
   if (!read.ok) throw new ConfigError(read.issues, file);
   // As a whole: edits are made at the offsets of its values.
   const document = parseJson(read.text);

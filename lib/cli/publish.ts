@@ -247,13 +247,16 @@ async function compared(
 ) {
   if (isMissing(there) || there.text.value!.length === 0) return { lines: [`${name} has no text yet`], view: null };
   // Modules that it names would run here, beside the private key.
-  const signed = keyFile === undefined ? null : signedBy(keyFile);
-  if (signed?.(name, there.text.value!, there.signature.value!.toString()).problem !== undefined)
+  const read = {
+    text: there.text.value!,
+    signature: there.signature.value?.toString() ?? null,
+    revision: revisionName(there),
+  };
+  if (keyFile !== undefined && signedBy(keyFile)(name, read).problem !== undefined)
     return { lines: [`${name} has a text that CONFIG_PUBLIC_KEY has not signed, and is not compared`], view: null };
   let before: Candidate;
   try {
-    const text = { text: there.text.value!, signature: null, revision: revisionName(there) };
-    before = await openCandidate({ configFile: name, textSource: givenText(name, text) });
+    before = await openCandidate({ configFile: name, textSource: givenText(name, read) });
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof Failure)) throw error;
     return { lines: [`${name} has a text that is not valid here, and is not compared`], view: null };

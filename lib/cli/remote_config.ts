@@ -8,9 +8,16 @@ import type { Log } from "../base/log.ts";
 import type { StateFolder } from "../base/state_folder.ts";
 import { signedBy } from "../config/signed.ts";
 import type { SourceUrl } from "../config/source_url.ts";
-import { givenText, SourceFailure, type SourceText, type TextServer, type TextSource } from "../config/text_source.ts";
+import {
+  givenText,
+  SourceFailure,
+  type ReadableSource,
+  type SourceText,
+  type TextServer,
+  type TextSource,
+} from "../config/text_source.ts";
 import type { Settings, SourceSettings } from "../config/settings_types.ts";
-import { loadPluginModules } from "../features/plugin_modules.ts";
+import { readForStart } from "../features/load.ts";
 import { GatewayCore } from "../gateway/gateway.ts";
 import { linesOf, whyRefused } from "../gateway/refusal.ts";
 import { Candidate } from "../proof/candidate.ts";
@@ -66,10 +73,10 @@ export class RemoteConfig {
   }
 
   /**
-   * Resolves once there is a text to start with: that of the source, or a copy. `onChange` is called for changes from
-   * then on. Rejects with a `Failure` when the port for probes cannot be opened.
+   * Resolves once there is a text to start with: that of the source, or a copy. Rejects with a `Failure` when the port
+   * for probes cannot be opened.
    */
-  async arrive(onChange: () => void): Promise<void> {
+  async arrive(): Promise<void> {
     const { source } = this;
     const { stateDir } = this.#settings;
     // The requests of a source may leave no handle that keeps the process.
@@ -85,7 +92,6 @@ export class RemoteConfig {
     } finally {
       clearInterval(alive);
     }
-    source.onChange(onChange);
   }
 
   /** A text that is another one than that of the copy is tried out first: whether it can be refused is known then. */
@@ -116,11 +122,10 @@ export class RemoteConfig {
     const { readSeen } = await this.#load.stateDir();
     const signed = configKeyPath === null ? {} : { configKeyFile: configKeyPath };
     try {
-      const modules = await loadPluginModules(configPath, process.env, signed.configKeyFile, textSource);
+      const from = { configFile: configPath, textSource, ...signed };
+      const { modules } = await readForStart(from);
       const candidate = new Candidate({
-        configFile: configPath,
-        textSource,
-        ...signed,
+        ...from,
         seen: { read: () => readSeen(stateDir!), write: ignore },
         modules,
         tests,
@@ -197,10 +202,6 @@ export class RemoteConfig {
   get #url(): SourceUrl {
     return this.#settings.source!.url;
   }
-
-  close(): void {
-    this.source.close();
-  }
 }
 
 interface Running {
@@ -225,7 +226,7 @@ async function openSource(
     clock: systemClock,
     log,
     plainSecret: isPlain ? secret : null,
-    ...(check && { isPair: (read) => check(server.name, read.text, read.signature).problem === undefined }),
+    ...(check && { isPair: (read) => check(server.name, read).problem === undefined }),
   });
 }
 
@@ -256,7 +257,7 @@ export async function receivedOnce(
   keyPath: string | null,
   log: Log,
   load: LoadServers,
-): Promise<Pick<RemoteSource, "name" | "state" | "current" | "close">> {
+): Promise<ReadableSource & Pick<RemoteSource, "close">> {
   const source = await openSource(settings, keyPath, log, load);
   try {
     await source.refresh();

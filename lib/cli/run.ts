@@ -8,7 +8,7 @@ import { withoutGrowth, withoutOptimizing } from "../base/heap_growth.ts";
 import type { Log } from "../base/log.ts";
 import { holdToStart, manifestProblem } from "../base/own_code.ts";
 import type { Settings } from "../config/settings_types.ts";
-import { withSignature } from "../config/source.ts";
+import { FileTextSource } from "../config/file_source.ts";
 import type { Flags } from "../config/start_settings.ts";
 import type { TextSource } from "../config/text_source.ts";
 import { watchFiles } from "../config/watch.ts";
@@ -70,8 +70,13 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     settings.source === null
       ? null
       : await (await ON_DEMAND.remoteConfig()).RemoteConfig.open(settings, settings.source, log, ON_DEMAND);
-  const textSource = remote?.source ?? null;
-  const { followFiles, reloadAll, onSource, close } = reloadOnChange({ settings, tls, textSource }, whenStarted, log);
+  const { configPath: configFile, configKeyPath } = settings;
+  const textSource = remote?.source ?? new FileTextSource(configFile, configKeyPath);
+  const { followFiles, reloadAll, followSource, close } = reloadOnChange(
+    { settings, tls, textSource },
+    whenStarted,
+    log,
+  );
   const onHangup = whenStarted((started) => {
     // Under Node's permission model SIGUSR1 does not arrive.
     started.gateway.reopenAccessLog();
@@ -83,13 +88,13 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
   const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter(process.stdout.fd, { log, clock: systemClock });
-  const { configPath: configFile, configKeyPath } = settings;
   const options = {
     audit,
     configFile,
+    textSource,
     tests: settings.tests,
     ...(configKeyPath !== null && { configKeyFile: configKeyPath }),
-    ...(remote && { textSource: remote.source, probes: remote.probes }),
+    ...(remote && { probes: remote.probes }),
     ...(sockets && { sockets }),
     accessLog: (lines: string) => output.write(lines),
   };
@@ -105,8 +110,9 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     stopped = untilStopped(async (signal) => drain(signal, await starting, settings, log), log, cut);
     stopped.catch(ignore);
   };
-  const begin = () =>
-    withoutGrowth(() =>
+  const begin = () => {
+    followSource();
+    return withoutGrowth(() =>
       withoutOptimizing(() =>
         start(
           settings,
@@ -119,7 +125,8 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
         ),
       ),
     );
-  const starting: Promise<Started> = remote === null ? begin() : remote.arrive(onSource).then(begin);
+  };
+  const starting: Promise<Started> = remote === null ? begin() : remote.arrive().then(begin);
   try {
     started = await starting;
     remote?.follow(started);
@@ -127,14 +134,13 @@ async function serve(settings: Settings, log: Log, audit: AuditTrail | null = nu
     followFiles(started, startedAt);
     audit?.applied({ by: "start" }, null, inForce(started));
     announce(started, settings, log);
-    if (remote !== null) await started.fleet?.join(started, remote.source);
+    await started.fleet?.join(started, textSource);
     const code = await stopped!;
     if (settings.logsExport !== null) await (await ON_DEMAND.logsExport()).endLogs(log);
     await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {
     close();
-    remote?.close();
     if (started === null) await remote?.probes?.server.close();
     process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
     stopAnswering();
@@ -154,9 +160,8 @@ type WhenStarted = (act: (started: Started) => unknown) => () => void;
  * the start is missed.
  */
 function reloadOnChange({ settings, tls, textSource }: Watched, whenStarted: WhenStarted, log: Log) {
-  const { configPath, configKeyPath } = settings;
-  const own = textSource === null ? withSignature(configPath, configKeyPath) : (configKeyPath ?? []);
-  const reloadingFiles = (documents: readonly string[]) => [own, documents].flat();
+  const { configKeyPath } = settings;
+  const reloadingFiles = (documents: readonly string[]) => [configKeyPath ?? [], documents].flat();
   const renewTls = tls?.createTlsRenewal(settings, log);
   const renew = (started: Started) => {
     renewTls?.(started);
@@ -181,14 +186,14 @@ function reloadOnChange({ settings, tls, textSource }: Watched, whenStarted: Whe
   };
   const reload = async (started: Started, asked: AskedBy, replacement?: Replacement) => {
     const since = Date.now();
-    const written = replacement && { ...replacement, write: () => replacement.write(reloading.expect) };
+    const written = replacement && { ...replacement, write: () => replacement.write(textSource.expect) };
     const onEnd = () => followFiles(started, since);
     return withoutGrowth(() => reloadFrom(started.gateway, asked, settings, log, onEnd, written));
   };
   /** The configuration, and every file that it or the settings name. */
   const reloadAll = async (started: Started, asked: AskedBy, replacement?: Replacement) => {
     renew(started);
-    await textSource?.refresh().catch((error: unknown) => {
+    await textSource.refresh().catch((error: unknown) => {
       throw new Fault("source_unreachable", messageOf(error));
     });
     return reload(started, asked, replacement);
@@ -208,15 +213,15 @@ function reloadOnChange({ settings, tls, textSource }: Watched, whenStarted: Whe
   );
   const reloading = watchFiles(whenStarted((started) => reload(started, { by: "file" })));
   reloading.follow(reloadingFiles([]));
-  const close = () => [reloading, ofSettings, namedFiles].forEach((watched) => watched.close());
-  const onSource = whenStarted((started) => reload(started, { by: "source" }));
-  return { followFiles, reloadAll, onSource, close };
+  const close = () => [reloading, ofSettings, namedFiles, textSource].forEach((watched) => watched.close());
+  const onSource = whenStarted((started) => reload(started, { by: textSource.cause }));
+  const followSource = () => textSource.onChange(onSource);
+  return { followFiles, reloadAll, followSource, close };
 }
 
 interface Watched {
   readonly settings: Settings;
   /** Null: nothing of the settings needs HTTPS. */
   readonly tls: Awaited<ReturnType<typeof ON_DEMAND.serverTls>> | null;
-  /** Null: the configuration is in a file. */
-  readonly textSource: TextSource | null;
+  readonly textSource: TextSource;
 }

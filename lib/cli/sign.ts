@@ -7,7 +7,7 @@ import { signatureOf } from "../base/signature.ts";
 import type { RunCommand } from "./arguments.ts";
 import { Failure } from "./failure.ts";
 import { readNamedFile, writeWhole } from "./named_files.ts";
-import { pinFiles } from "./pin.ts";
+import { pinFiles, refuseUrl } from "./pin.ts";
 import { printable } from "./terminal.ts";
 
 /** Ed25519 needs the whole file in memory (RFC 8032 §5.1.6: it is hashed twice). */
@@ -18,6 +18,7 @@ export const sign: RunCommand = async (given) => {
   const { key } = given.flags;
   if (file === undefined || typeof key !== "string")
     throw new Failure("sign needs a file and a private key: edge-gateway sign FILE --key private.pem", 2);
+  refuseUrl("sign", file, "edge-gateway sign gw.json --key private.pem; of etcd: publish --sign");
   const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   if (size > MAX_SIGNED_BYTES)
     throw new Failure(

@@ -79,12 +79,7 @@ export interface StartOptions extends Pick<
 /** Throws a `ConfigError` or a `Failure`; nothing listens then. */
 export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
   const { reload, sockets, onListen, probes: early = null, ...gatewayOptions } = options;
-  const { modules, source } = await readForStart(
-    options.configFile ?? options.config ?? {},
-    process.env,
-    options.configKeyFile,
-    options.textSource,
-  );
+  const { modules, source } = await readForStart(options);
   const { tracing, metricsExport } = settings;
   const adminCookie = settings.admin?.cookie;
   const named = featuresNamedBy(settings);

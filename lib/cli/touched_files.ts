@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { MANIFEST } from "../base/own_code.ts";
 import type { Config } from "../config/model.ts";
 import type { Settings } from "../config/settings_types.ts";
-import { withSignature } from "../config/source.ts";
+import { signatureFile } from "../config/file_source.ts";
 import { tlsPaths } from "./tls_files.ts";
 
 /** `bin/` and `lib/` are in it: in the package `dist/`. */
@@ -33,8 +33,9 @@ export function touchedFiles(
   { accessLog: { enabled, file }, testFiles, callerFiles, named }: TouchingConfig,
 ) {
   const { source, configPath, configKeyPath } = settings;
-  const own = source === null ? withSignature(configPath, configKeyPath) : (configKeyPath ?? []);
-  const signed = [own, testFiles, callerFiles].flat();
+  const keys = configKeyPath === null ? [] : [configKeyPath];
+  const own = source === null ? [configPath, ...keys.map(() => signatureFile(configPath))] : [];
+  const signed = [own, keys, testFiles, callerFiles].flat();
   const ofSettings = [...tlsPaths(settings), settings.admin?.usersPath ?? []].flat();
   const watched = unique([...[...signed, ...ofSettings].map((path) => resolve(path)), ...named]);
   const backendCa = settings.manager?.backendCaPath ?? null;

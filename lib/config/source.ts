@@ -1,25 +1,25 @@
 /**
- * Where the text of a configuration comes from: its file and signature, its parsed document, and what its references
- * and file names are resolved with.
+ * The text of a configuration, once it is read: where it is from and who has signed it, its parsed document, and what
+ * its references and file names are resolved with.
  */
 import { dirname, resolve } from "node:path";
 import { messageOf } from "../base/errors.ts";
-import { readFileSteps, readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { documentSteps, type ConfigDocument, type Known } from "./config_document.ts";
 import { nodeFrom, NOWHERE, type Issue } from "./json.ts";
-import type { TextSource } from "./text_source.ts";
+import type { ReadableSource, SourceText } from "./text_source.ts";
 import type { PlaceholderSource, ReferenceReader, Sources } from "./schema_core.ts";
 
-/** A file that has been read, or a JavaScript value of the same shape. */
-export type ConfigSource = ReadFile | { readonly value: unknown; readonly file?: undefined };
+/** A text that has been read, or a JavaScript value of the same shape. */
+export type ConfigSource = ReadText | { readonly value: unknown; readonly file?: undefined };
 
-interface ReadFile {
+export interface ReadText {
   readonly text: Buffer | string;
-  /** Its path, or the name of the server that has given it. */
+  /** The name of its source. */
   readonly file: string;
-  /** Whether it is from a server. Default false. */
-  readonly isReceived?: true;
+  /** See `TextSource`. Default: that of the file. */
+  readonly folder?: string | null;
   /** The fingerprint of the key that has signed the text, where it had to be signed. */
   readonly signer?: string;
 }
@@ -29,11 +29,8 @@ interface ReadFile {
  * `PublicKey.fingerprint`.
  */
 export type SignatureCheck = { readonly problem: string } | { readonly problem?: undefined; readonly signer: string };
-/**
- * Whether these bytes, which were read from `path`, are signed. `signature`: of a text from a server; null: it has
- * none.
- */
-export type CheckSignature = (path: string, content: Uint8Array, signature?: string | null) => SignatureCheck;
+/** Whether this text of the source `name` is signed. */
+export type CheckSignature = (name: string, read: SourceText) => SignatureCheck;
 
 export interface ReadOptions {
   /** Needed where the configuration has `${`. */
@@ -46,60 +43,33 @@ export interface ReadOptions {
   readonly placeholders?: PlaceholderSource | undefined;
 }
 
+/** What was read, or why it cannot be used. */
+export type Reading<S extends ConfigSource = ConfigSource> =
+  (S & { readonly ok: true }) | { readonly ok: false; readonly issues: readonly Issue[] };
+
 /**
- * Reads the file, or returns one issue with a remedy. With `checkSignature` it must be signed. The result, if ok, is a
- * source for `loadConfig`.
+ * Reads what the source has now, in steps of about a millisecond, for `inSlices`; or returns one issue with a remedy.
+ * With `checkSignature` the text must be signed, which is checked in one step. The result, if ok, is a source for
+ * `loadConfig`.
  */
-export function readConfigFile(file: string, checkSignature?: CheckSignature): ConfigFile {
-  return atOnce(configFileSteps(file, checkSignature));
-}
-
-type ConfigFile =
-  (ReadFile & { readonly ok: true; readonly text: Buffer }) | { readonly ok: false; readonly issues: readonly Issue[] };
-
-/** The same in steps of about a millisecond, for `inSlices`; but a signature is checked in one. */
-export function* configFileSteps(file: string, checkSignature?: CheckSignature): Generator<void, ConfigFile> {
-  let text: Buffer;
-  try {
-    text = yield* readFileSteps(file);
-  } catch (error) {
-    return refused({
-      message:
-        `cannot read ${resolve(file)}: ${whyUnreadable(error)}; ` +
-        `name another file with --config PATH or CONFIG_FILE_PATH`,
-    });
-  }
-  return signed({ ok: true, text, file }, checkSignature?.(file, text));
-}
-
-/** The same of a text that a server has. */
-export function* receivedSteps(
-  source: Pick<TextSource, "name" | "current">,
+export function* textSteps(
+  source: ReadableSource,
   checkSignature?: CheckSignature,
-): Generator<void, ConfigFile> {
+): Generator<void, Reading<ReadText & { readonly text: Buffer }>> {
+  const { name: file, folder } = source;
+  let read: SourceText;
   try {
-    const { text, signature } = yield* source.current();
-    const received = { ok: true as const, text, file: source.name, isReceived: true as const };
-    return signed(received, checkSignature?.(source.name, text, signature));
+    read = yield* source.current();
   } catch (error) {
     return refused({ message: messageOf(error) });
   }
+  const checked = checkSignature?.(file, read);
+  if (checked?.problem !== undefined) return refused({ message: checked.problem, isSignature: true });
+  return { ok: true, text: read.text, file, folder, ...checked };
 }
 
-function signed(read: ConfigFile & { readonly ok: true }, checked: SignatureCheck | undefined): ConfigFile {
-  if (checked === undefined) return read;
-  return checked.problem === undefined
-    ? { ...read, signer: checked.signer }
-    : refused({ message: checked.problem, isSignature: true });
-}
-
-function refused(issue: Pick<Issue, "message" | "isSignature">): ConfigFile {
+function refused(issue: Pick<Issue, "message" | "isSignature">): Reading<never> {
   return { ok: false, issues: [{ at: [], position: null, ...issue }] };
-}
-
-/** Where the signature of a file is. */
-export function signatureFile(path: string): string {
-  return `${path}.sig`;
 }
 
 /** A source is read for what it needs before it is checked, and parsed once. */
@@ -128,14 +98,10 @@ export function forgetParsed(source: ConfigSource): void {
   parsed.delete(source);
 }
 
-/** The base of relative file names; null: the text is in no folder of this machine. */
+/** See `TextSource`. */
 export function folderOf(source: ConfigSource): string | null {
   if (source.file === undefined) return process.cwd();
-  return isReceived(source) ? null : dirname(resolve(source.file));
-}
-
-function isReceived(source: ConfigSource): boolean {
-  return "isReceived" in source && source.isReceived === true;
+  return source.folder === undefined ? dirname(resolve(source.file)) : source.folder;
 }
 
 /** Each file is read once, so that one load sees one state of it. */
@@ -159,11 +125,4 @@ export function sourcesFor(
     folder,
     ...(placeholders && { placeholders }),
   } satisfies Sources;
-}
-
-/**
- * A configuration and, where it must be signed, its signature and the public keys. `keyFile`: null where it need not.
- */
-export function withSignature(path: string, keyFile: string | null): readonly string[] {
-  return keyFile === null ? [path] : [path, signatureFile(path), keyFile];
 }

@@ -8,6 +8,8 @@ export interface SourceText {
   readonly text: Buffer;
   /** The content of its `.sig`; null: it has none. */
   readonly signature: string | null;
+  /** Why it has no signature, where one was looked for. Default: "there is none". */
+  readonly whyUnsigned?: string;
   /** How the source names this state: an ETag, "rev:42" of etcd. Null: it has no name. */
   readonly revision: string | null;
 }
@@ -45,8 +47,12 @@ export interface SourceState {
 }
 
 export interface TextSource {
-  /** For messages, without secrets: an absolute path, or "https://config.example.com/gw.json". */
+  /** For messages, without secrets: a path as it was given, or "https://config.example.com/gw.json". */
   readonly name: string;
+  /** The base of relative file names in the text; null: it is in no folder of this machine. */
+  readonly folder: string | null;
+  /** What a reload after a change of it is caused by, see `ReloadCause`. */
+  readonly cause: "file" | "source";
   /** Null: of a file. */
   readonly state: SourceState | null;
   /**
@@ -61,20 +67,27 @@ export interface TextSource {
   refresh(): Promise<void>;
   /** Calls `listener` when `current` may give another text from now on. Returns a function that ends this. */
   onChange(listener: () => void): () => void;
+  /** Of a file: one with this signature (`signature` in `watch.ts`) is no change. */
+  readonly expect?: (signature: string) => void;
   /** Ends what runs for it. */
   close(): void;
 }
 
 /** What a gateway reads of a source. */
-export type ReadableSource = Pick<TextSource, "name" | "state" | "current">;
+export type ReadableSource = Pick<TextSource, "name" | "folder" | "state" | "current">;
 
-/** One text that does not change, under the name of where it is from: to try it out. */
-export function givenText(name: string, text: SourceText): ReadableSource {
+/**
+ * One text that does not change, under the name of where it is from: to try it out. `text`: or why there is none.
+ * `folder`: see `TextSource`.
+ */
+export function givenText(name: string, text: SourceText | Error, folder: string | null = null): ReadableSource {
   return {
     name,
+    folder,
     state: null,
     // eslint-disable-next-line require-yield
     *current() {
+      if (text instanceof Error) throw text;
       return text;
     },
   };

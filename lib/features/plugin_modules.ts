@@ -1,8 +1,8 @@
 /**
  * Loads what a configuration names, for a program that makes its gateway later.
  */
-import type { TextSource } from "../config/text_source.ts";
 import type { Environment } from "../config/start_settings.ts";
+import type { ConfigInput } from "../gateway/config_input.ts";
 import type { LoadedFeatures } from "../gateway/loaded_features.ts";
 import { readForStart } from "./load.ts";
 
@@ -16,7 +16,8 @@ export async function loadPluginModules(
   config: string | object,
   environment: Environment = process.env,
   configKeyFile?: string,
-  textSource?: Pick<TextSource, "name" | "current">,
 ): Promise<LoadedFeatures> {
-  return (await readForStart(config, environment, configKeyFile, textSource)).modules;
+  const named = typeof config === "string" ? { configFile: config } : { config: config as ConfigInput };
+  const signed = configKeyFile === undefined ? {} : { configKeyFile };
+  return (await readForStart({ ...named, ...signed }, environment)).modules;
 }

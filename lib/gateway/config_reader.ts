@@ -6,7 +6,9 @@ import { atOnce } from "../base/time_slices.ts";
 import { builtWith } from "../base/version.ts";
 import { loadSteps } from "../config/load.ts";
 import { NOT_LOADED } from "../config/feature_fields.ts";
-import { configFileSteps, receivedSteps, type CheckSignature, type ConfigSource } from "../config/source.ts";
+import { FileTextSource } from "../config/file_source.ts";
+import { textSteps, type ConfigSource, type Reading } from "../config/source.ts";
+import type { ReadableSource } from "../config/text_source.ts";
 import type { PlaceholderSource } from "../config/schema_core.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { readRoutes } from "../route/checks.ts";
@@ -16,7 +18,6 @@ import type { ConfigInput } from "./config_input.ts";
 import type { ConfigurationOptions } from "./options.ts";
 import type { ValidConfig } from "./compile_types.ts";
 import { lackingIn } from "./lacking.ts";
-import type { LoadedFeatures } from "./loaded_features.ts";
 
 /** The inputs of a configuration other than its own text. */
 export interface Inputs {
@@ -42,6 +43,8 @@ interface ReadingOptions {
 
 export class ConfigReader {
   readonly options: ConfigurationOptions;
+  /** Null: the configuration is a value. */
+  readonly textSource: ReadableSource | null;
   readonly #readFile: (path: string) => Buffer;
   /** The files that the source last read names, as absolute paths, also if it is refused or a file is missing. */
   namedFiles: readonly string[] = [];
@@ -51,14 +54,15 @@ export class ConfigReader {
   /** `readFile` gives the files that `load` is not given. Throws a `TypeError` for plugin kinds that cannot be used. */
   constructor(options: ConfigurationOptions, readFile: (path: string) => Buffer) {
     this.options = options;
+    this.textSource = textSourceOf(options);
     this.https = options.https;
     this.#readFile = readFile;
     this.#kinds();
   }
 
   /**
-   * `config`, else that of the options, else their file. Throws a `ConfigError` when the file cannot be read, or is not
-   * signed as it must be.
+   * `config`, else that of the options, else their text. Throws a `ConfigError` when there is none, or it is not signed
+   * as it must be.
    */
   source(config = this.options.config): ConfigSource {
     return atOnce(this.sourceSteps(config));
@@ -66,20 +70,9 @@ export class ConfigReader {
 
   /** The same in steps, for `inSlices`. */
   *sourceSteps(config = this.options.config): Generator<void, ConfigSource> {
-    const read = yield* this.#readSteps(config);
+    const read = yield* readSteps(config, this.options);
     if (read.ok) return read;
-    throw new ConfigError(read.issues, config === undefined ? this.options.configFile : undefined);
-  }
-
-  *#readSteps(config: ConfigInput | undefined) {
-    const { configFile, configKeyFile, textSource } = this.options;
-    if (config === undefined && textSource !== undefined) return yield* receivedSteps(textSource, this.#checkSignature);
-    if (config === undefined && configFile === undefined)
-      throw new TypeError("createGateway needs config or configFile");
-    if (config === undefined) return yield* configFileSteps(configFile!, this.#checkSignature);
-    return configKeyFile === undefined
-      ? { ok: true as const, value: config }
-      : { ok: false as const, issues: [VALUE_UNSIGNED] };
+    throw new ConfigError(read.issues, config === undefined ? this.textSource?.name : undefined);
   }
 
   /** Files that `known` has are not read again, and were checked when they were read. Throws a `ConfigError`. */
@@ -148,12 +141,8 @@ export class ConfigReader {
 
   /** See `Gateway.loadModules`. Code that a text without its signature names does not run. */
   async loadModules(config = this.options.config): Promise<void> {
-    const source = atOnce(this.#readSteps(config));
+    const source = atOnce(readSteps(config, this.options));
     if (source.ok) await this.options.modules.load(source, this.options.environment ?? process.env);
-  }
-
-  get #checkSignature(): CheckSignature | undefined {
-    return signatureCheck(this.options.modules, this.options.configKeyFile);
   }
 
   /** The built-in kinds and those of the options. */
@@ -176,9 +165,23 @@ export class ConfigReader {
   }
 }
 
-/** For `readConfigFile`, once the feature `sources` has been loaded. */
-export function signatureCheck(features: LoadedFeatures, keyFile: string | undefined): CheckSignature | undefined {
-  return keyFile === undefined ? undefined : features.sources.signedBy(keyFile);
+/** Where options have a configuration that is no value; null: nowhere. */
+function textSourceOf({ textSource, configFile, configKeyFile }: ConfigurationOptions): ReadableSource | null {
+  return textSource ?? (configFile === undefined ? null : new FileTextSource(configFile, configKeyFile ?? null));
+}
+
+/**
+ * Reads `config`, else the text that the options name; one that must be signed, once the feature `sources` has been
+ * loaded. In steps, for `inSlices`. Throws a `TypeError` where there is neither.
+ */
+export function* readSteps(config: ConfigInput | undefined, options: ConfigurationOptions): Generator<void, Reading> {
+  const { configKeyFile, modules } = options;
+  if (config === undefined) {
+    const source = textSourceOf(options);
+    if (source === null) throw new TypeError("createGateway needs config or configFile");
+    return yield* textSteps(source, configKeyFile === undefined ? undefined : modules.sources.signedBy(configKeyFile));
+  }
+  return configKeyFile === undefined ? { ok: true, value: config } : { ok: false, issues: [VALUE_UNSIGNED] };
 }
 
 const VALUE_UNSIGNED = {

@@ -6,6 +6,7 @@ import { ignore } from "../base/errors.ts";
 import { readRegularFile } from "../base/regular_file.ts";
 import { atOnce, inSlices, paced } from "../base/time_slices.ts";
 import { parseInSlices, type ConfigSource } from "../config/source.ts";
+import type { TextSource } from "../config/text_source.ts";
 import { changeSteps } from "./config_diff.ts";
 import type { ConfigInput } from "./config_input.ts";
 import type { ReadConfig } from "./config_reader.ts";
@@ -18,10 +19,10 @@ import type { AskedBy } from "./status.ts";
 export interface Replacement {
   readonly text: Buffer;
   /**
-   * Puts it there, once every thread can use it. `expect`: see `watchFiles`. Returns what takes it back; `why`: the
+   * Puts it there, once every thread can use it. `expect`: see `TextSource`. Returns what takes it back; `why`: the
    * error for which.
    */
-  readonly write: (expect?: (path: string, signature: string) => void) => Promise<(why: unknown) => Promise<void>>;
+  readonly write: (expect?: TextSource["expect"]) => Promise<(why: unknown) => Promise<void>>;
 }
 
 /** Whether the plugin modules that a configuration names have been loaded. */

@@ -2,12 +2,11 @@
  * Tries a reload without doing it: whether the configuration would be accepted, what would change, and what recent
  * requests would meet.
  */
-import { dirname, join } from "node:path";
 import type { Right } from "../base/rights.ts";
 import { atOnce, paced, type NextTimeSlice } from "../base/time_slices.ts";
 import { concealerOf, concealing } from "../config/secrets.ts";
 import type { Path } from "../config/json.ts";
-import { readConfigFile, receivedSteps, type ConfigSource } from "../config/source.ts";
+import { folderOf, type ConfigSource } from "../config/source.ts";
 import { givenText, type SourceText } from "../config/text_source.ts";
 import { Placeholders } from "../config/placeholders.ts";
 import { asBuffer } from "../gateway/bundle.ts";
@@ -17,7 +16,7 @@ import { redactedPath } from "../http/redact.ts";
 import * as foreignKinds from "../plugins/foreign_kind.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { NO_TESTS } from "../gateway/configuration.ts";
-import { ConfigReader, readNoFile, signatureCheck } from "../gateway/config_reader.ts";
+import { ConfigReader, readNoFile, readSteps } from "../gateway/config_reader.ts";
 import type { ConfigurationOptions } from "../gateway/options.ts";
 import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
@@ -84,10 +83,8 @@ export interface MovedRequest {
 export interface DryRunInput {
   /** A whole configuration; null: the gateway's own source, read again. */
   readonly text: Buffer | null;
-  /** Whether that is on a server. */
-  readonly isRemote: boolean;
-  /** What this has given last; null: it is no server, or there is a text. */
-  readonly received: SourceText | null;
+  /** What that has, or why it has nothing; null: it is a value, or there is a text. */
+  readonly received: SourceText | Error | null;
   readonly options: Pick<
     ConfigurationOptions,
     "config" | "configFile" | "configKeyFile" | "kinds" | "https" | "acme" | "tests"
@@ -139,15 +136,12 @@ export async function dryRun(
     to: { ...valid, table: matchingTable(valid) },
     recent: input.recent,
   });
-  const { received } = input;
+  const folder = folderOf(inForce.source);
   if (text === null)
     return ofOwnSource(
       {
         ...options,
-        // Another thread's Buffer arrives as a Uint8Array.
-        ...(received && {
-          textSource: givenText(options.configFile!, { ...received, text: asBuffer(received.text) }),
-        }),
+        ...(input.received && { textSource: givenText(options.configFile!, arrived(input.received), folder) }),
         plugins,
         modules,
         environment: input.environment!,
@@ -155,9 +149,7 @@ export async function dryRun(
       },
       recent,
     );
-  const source = input.isRemote
-    ? { text, file: POSTED, isReceived: true as const }
-    : { text, file: join(dirname(options.configFile ?? ""), POSTED) };
+  const source = { text, file: POSTED, folder };
   const lacks = options.configKeyFile === undefined ? [] : [UNSIGNED];
   await modules.loadNeeded(source);
   // The kinds of `lenient` are nobody's.
@@ -186,17 +178,17 @@ export async function dryRun(
   }
 }
 
+/** Another thread's Buffer arrives as a Uint8Array. */
+function arrived(received: SourceText | Error): SourceText | Error {
+  return received instanceof Error ? received : { ...received, text: asBuffer(received.text) };
+}
+
 async function ofOwnSource(options: ConfigurationOptions, recent: (valid: ValidConfig) => Comparison): Promise<DryRun> {
   let candidate: Candidate;
   try {
-    const { config, configFile, configKeyFile, textSource, environment } = options;
+    const { config, configKeyFile, environment } = options;
     if (configKeyFile !== undefined) await options.modules.loadFeature("sources");
-    const read =
-      config !== undefined
-        ? { ok: true as const, value: config }
-        : textSource !== undefined
-          ? atOnce(receivedSteps(textSource, signatureCheck(options.modules, configKeyFile)))
-          : readConfigFile(configFile!, signatureCheck(options.modules, configKeyFile));
+    const read = atOnce(readSteps(config, options));
     if (read.ok) await options.modules.load(read, environment ?? {});
     candidate = new Candidate(options);
   } catch (error) {

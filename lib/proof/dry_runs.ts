@@ -9,11 +9,10 @@ import { entry } from "../base/event_loop.ts";
 import { asReplaced, checkedThread } from "../base/own_code.ts";
 import { rightsOfThreads } from "../base/rights.ts";
 import { createTaskQueue } from "../base/task_queue.ts";
-import { atOnce } from "../base/time_slices.ts";
-import type { SourceText } from "../config/text_source.ts";
+import { inSlices, paced } from "../base/time_slices.ts";
+import type { ReadableSource, SourceText } from "../config/text_source.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { AcmeMeans } from "../gateway/features.ts";
-import type { ConfigurationOptions } from "../gateway/options.ts";
 import type * as dryRunCode from "./dry_run.ts";
 import type { DryRun, DryRunInput } from "./dry_run.ts";
 import type { RecentRequests } from "../gateway/recent_requests.ts";
@@ -51,7 +50,9 @@ export class DryRuns {
     if (!this.#queue.room) throw new Fault("overloaded", `${MAX_WAITING} dry runs are waiting already.`);
     return this.#queue.take(async () => {
       const { plugins = [], modules } = this.#configuration.options;
-      const input = inputOf(this.#configuration, text, recent);
+      const { textSource } = this.#configuration.reader;
+      const received = text !== null || textSource === null ? null : await receivedFrom(textSource);
+      const input = { ...inputOf(this.#configuration, text, recent), received };
       // Functions of a host cannot go to another thread.
       if (ENTRY !== null && plugins.length === 0) return this.#inThread(input, ENTRY);
       const { dryRun } = (await modules.onDemand.dryRun()) as typeof dryRunCode;
@@ -110,8 +111,8 @@ function inputOf(
   { options, reader: { https }, snapshot, validity, inForce: { source } }: Configuration,
   text: Buffer | null,
   recent: RecentRequests | null,
-): DryRunInput {
-  const { acme, config, configFile, configKeyFile, kinds, tests, textSource, environment = process.env } = options;
+): Omit<DryRunInput, "received"> {
+  const { acme, config, configFile, configKeyFile, kinds, tests, environment = process.env } = options;
   const own = {
     ...(config && { config }),
     ...(configFile && { configFile }),
@@ -125,8 +126,6 @@ function inputOf(
   const files = new Map(snapshot.files.map(({ path, content }) => [path, content]));
   return {
     text,
-    isRemote: textSource !== undefined,
-    received: text === null ? receivedBy(textSource) : null,
     options: own,
     environment: text === null ? { ...environment } : null,
     inForce: { source, files, formed: snapshot.formed },
@@ -141,13 +140,8 @@ function withoutFunctions(acme: AcmeMeans): AcmeMeans {
   return acme === "checked" ? acme : { stateDir: acme.stateDir, plainPort: acme.plainPort };
 }
 
-/** Throws a `Fault` where its server has no text. */
-function receivedBy(textSource: ConfigurationOptions["textSource"]): SourceText | null {
-  try {
-    return textSource === undefined ? null : atOnce(textSource.current());
-  } catch (error) {
-    throw new Fault("conflict", `The source of the configuration has no text: ${messageOf(error)}.`);
-  }
+function receivedFrom(source: ReadableSource): Promise<SourceText | Error> {
+  return inSlices(source.current(), paced()).catch((error: Error) => error);
 }
 
 const ELSEWHERE = "Check the configuration with edge-gateway validate FILE.";

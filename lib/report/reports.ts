@@ -73,7 +73,7 @@ export function statusOf(source: GatewayInternals): GatewayStatus {
     areQuotasKept: runtime.state !== null || runtime.shared !== null,
     isProgramReplaced: isProgramReplaced(),
     expiresAt: configuration.validity?.endOf(snapshot.config) ?? null,
-    plainSecret: configuration.options.textSource?.state?.plainSecret ?? null,
+    plainSecret: configuration.reader.textSource?.state?.plainSecret ?? null,
     wall: clock.wall(),
   };
   return {
@@ -100,8 +100,8 @@ export function acmeOf({ issued }: Pick<Snapshot, "issued">): AcmeState | null {
 }
 
 /** Null: the configuration is in a file, or is a value. */
-export function configSourceOf({ options }: Pick<Configuration, "options">): ConfigSourceStatus | null {
-  const { textSource } = options;
+export function configSourceOf({ reader }: Pick<Configuration, "reader">): ConfigSourceStatus | null {
+  const { textSource } = reader;
   const state = textSource?.state ?? null;
   if (state === null) return null;
   const { isUp: up, since, revision, problem, copy } = state;

@@ -47,6 +47,8 @@ const LONGEST_DELAY_MS = 10_000;
 
 export class RemoteSource implements TextSource {
   readonly name: string;
+  readonly folder = null;
+  readonly cause = "source";
   readonly #server: TextServer;
   readonly #options: RemoteSourceOptions;
   readonly #closing = new AbortController();

@@ -29,6 +29,7 @@ describe("a command with the URL of a configuration", () => {
     ["test", (url) => ["test", url], /1 passed/],
     ["explain", (url) => ["explain", "GET", "/one", "--config", url], /^GET \/one gets route /],
     ["diff", (url) => ["diff", url, url], /^nothing differs\n$/],
+    ["schema", (url) => ["schema", "--config", url], /"\$schema"/],
     ["audit", (url) => ["audit", url], / {2}127\.0\.0\.1:\d+ {2}config\n/],
   ])("%s asks for it, with its signature", async (_name, words, said) => {
     const served = await servedConfig(TEST);
@@ -39,6 +40,20 @@ describe("a command with the URL of a configuration", () => {
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toMatch(said);
     expect(served.requests[0]!.headers.authorization).toBe("Bearer t0ken");
+  });
+
+  it.each([
+    ["pin", (url: string) => ["pin", url]],
+    ["sign", (url: string) => ["sign", url, "--key", "private.pem"]],
+  ])("%s exits with 2, says that it writes a file, and asks nobody", async (name, words) => {
+    const served = await servedConfig();
+    const { code, stdout, stderr } = await program(words(served.url.replace("://", "://user:hush@"))).ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(
+      new RegExp(`^edge-gateway: ${name} writes a file, and what is named is a URL: ${name} the file before it is put`),
+    );
+    expect(stderr).not.toContain("hush");
+    expect(served.requests).toEqual([]);
   });
 
   it("diff compares it with a file", async () => {

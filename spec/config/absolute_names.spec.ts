@@ -1,7 +1,7 @@
 /** A configuration from a URL is in no folder: all names of files in it are absolute. */
 import { describe, expect, it } from "vitest";
 import { atOnce } from "../../lib/base/time_slices.ts";
-import type { SourceText } from "../../lib/config/text_source.ts";
+import { givenText, type SourceText } from "../../lib/config/text_source.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 import { ConfigError } from "../../lib/gateway/config_error.ts";
 import { ConfigReader } from "../../lib/gateway/config_reader.ts";
@@ -16,13 +16,7 @@ function problems(config: object): string {
   const reader = new ConfigReader(
     {
       configFile: URL_NAME,
-      textSource: {
-        name: URL_NAME,
-        state: null,
-        *current() {
-          return received;
-        },
-      },
+      textSource: givenText(URL_NAME, received),
       modules: withAllFeatures(),
       https: true,
     },

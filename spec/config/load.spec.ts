@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { countOfIssues } from "../../lib/config/json.ts";
 import { formatIssues } from "../../lib/config/load.ts";
-import { readConfigFile } from "../../lib/config/source.ts";
 import type { RouteDeclaration } from "../../lib/config/declarations.ts";
 import * as s from "../../lib/config/whole_schema.ts";
 import { checkRoutes, loadConfig, type CheckedOptions } from "../support/schema.ts";
@@ -275,28 +274,6 @@ describe("loadConfig", () => {
   it.each([[null], [[]], ["x"], [undefined]])("refuses %j as a whole configuration", (value) => {
     const result = loadConfig({ value }, { ...options, checkRoutes: () => [] });
     expect(result).toMatchObject({ ok: false, issues: [{ at: [], position: null }] });
-  });
-});
-
-describe("readConfigFile", () => {
-  it("returns bytes that can be loaded", () => {
-    const file = join(folder, "good.json");
-    writeFileSync(file, GOOD);
-    const read = readConfigFile(file);
-    expect(read.ok && loadConfig(read, options).ok).toBe(true);
-  });
-
-  it("says which file is missing and how to name another", () => {
-    const read = readConfigFile(join(folder, "none.json"));
-    expect(!read.ok && formatIssues(read.issues)).toBe(
-      `cannot read ${join(folder, "none.json")}: no such file; ` +
-        `name another file with --config PATH or CONFIG_FILE_PATH`,
-    );
-  });
-
-  it("says when the path is a folder", () => {
-    const read = readConfigFile(folder);
-    expect(!read.ok && read.issues[0]!.message).toContain("it is a folder");
   });
 });
 

@@ -1,6 +1,8 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { atOnce } from "../../lib/base/time_slices.ts";
+import { FileTextSource } from "../../lib/config/file_source.ts";
 import { signedBy } from "../../lib/config/signed.ts";
 import { fileWith } from "../support/process.ts";
 import { ELLIPTIC, fingerprintOf, signed, signingKeys } from "../support/signing_keys.ts";
@@ -10,7 +12,12 @@ const [keys, old, foreign] = [signingKeys(), signingKeys(), signingKeys()];
 /** A signed file and a file with the public keys. */
 function signedFile(publicKeys = keys.publicKey) {
   const [file, keyFile] = [signed(fileWith('{"services":[]}\n'), keys), fileWith(publicKeys, "public.pem")];
-  return { file, keyFile, sig: `${file}.sig`, check: () => signedBy(keyFile)(file, readFileSync(file)) };
+  return {
+    file,
+    keyFile,
+    sig: `${file}.sig`,
+    check: () => signedBy(keyFile)(file, atOnce(new FileTextSource(file, keyFile).current())),
+  };
 }
 
 describe("the signature of a configuration", () => {

@@ -149,7 +149,7 @@ describe("a gateway whose features are loaded on demand", () => {
 
   it("starts with what was read for its features, also if the file has been replaced since then", async () => {
     const configFile = fileWith(terminating);
-    const { modules, source } = await readForStart(configFile, {});
+    const { modules, source } = await readForStart({ configFile }, {});
     writeFileSync(configFile, JSON.stringify({ services: [{ ...service, circuit_breaker: {} }] }));
     const gateway = new Gateway({ configFile, modules, ...(source && { source }) });
     expect(await gateway.inject({ url: "/" })).toMatchObject({ status: 418 });
