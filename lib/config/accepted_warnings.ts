@@ -11,6 +11,7 @@ export const ACCEPTABLE_WARNINGS = [
   "cache_outside_guard",
   "limit_before_identity",
   "authorize_before_identity",
+  "mcp_before_identity",
   "token_before_identity",
   "session_cookie_shared",
   "group_unknown",

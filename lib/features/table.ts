@@ -33,6 +33,7 @@ export const KINDS = {
   concurrency: async () => (await import("../plugins/concurrency.ts")).concurrency,
   quota: async () => (await import("../plugins/quota.ts")).quota,
   authorize: async () => (await import("../plugins/authorize.ts")).authorize,
+  mcp: async () => (await import("../plugins/mcp/mcp.ts")).mcp,
 } satisfies Readonly<Record<string, () => Promise<AnyPlugin>>>;
 
 /** The exports of several modules as those of one, with the fields of all of them. */

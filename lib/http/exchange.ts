@@ -246,6 +246,11 @@ export class Notes {
   sent: number | null = null;
   /** The identity of the caller, from an auth plugin. */
   identity: string | null = null;
+  /**
+   * Of a request that the plugin kind `mcp` has read: the method, and the name of the tool or prompt, as the client
+   * wrote them; null: it has read none, or there is no name.
+   */
+  mcp: { readonly method: string; readonly name: string | null } | null = null;
   /** The cause of the error, for the log only. */
   fault: string | null = null;
 }

@@ -15,6 +15,7 @@ import { identityToken } from "./identity_token.ts";
 import { introspection } from "./introspection.ts";
 import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
+import { mcp } from "./mcp/mcp.ts";
 import { mirror } from "./mirror.ts";
 import { mtls } from "./mtls.ts";
 import { oidc } from "./oidc.ts";
@@ -57,6 +58,7 @@ export const BUILTIN = {
   concurrency,
   quota,
   authorize,
+  mcp,
 };
 
 export const builtinPlugins: readonly AnyPlugin[] = Object.values(BUILTIN);

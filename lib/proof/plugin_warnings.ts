@@ -156,6 +156,7 @@ function groupsNamedBy({ kind, config }: WrittenPlugin): readonly string[] {
     return (config["rules"] as readonly { readonly groups?: readonly string[] }[]).flatMap(
       ({ groups }) => groups ?? [],
     );
+  if (kind.name === "mcp") return Object.keys(config["toolsByGroup"] ?? {});
   return (config["limitsByGroup"] as GroupLimits<unknown> | undefined)?.map(({ group }) => group) ?? [];
 }
 
@@ -187,16 +188,31 @@ const REMOTES: Readonly<Record<string, readonly [field: string, use: string]>> =
 /** The kinds that count by `limit_by`. */
 const COUNTING: ReadonlySet<string> = new Set(["rate_limit", "quota", "concurrency"]);
 
+/** What kinds lack that run before any plugin that identifies the caller. */
+const LOST_WITHOUT_IDENTITY: Readonly<
+  Record<string, { readonly code: "authorize_before_identity" | "mcp_before_identity"; readonly effect: string }>
+> = {
+  authorize: {
+    code: "authorize_before_identity",
+    effect: "no rule about callers, groups or claims holds there",
+  },
+  mcp: {
+    code: "mcp_before_identity",
+    effect: "nobody has a group there, and sessions belong to addresses of clients",
+  },
+};
+
 /** About the plugin at this place of a route. */
 function ofOrder(place: number, { plugins, route, service }: WrittenRoute, request: SampleRequest, add: Add): void {
   const plugin = plugins[place]!;
   const { kind, config } = plugin;
-  if (kind.name === "authorize" && !plugins.slice(0, place).some((other) => other.kind.identifies === true)) {
+  const lost = LOST_WITHOUT_IDENTITY[kind.name];
+  if (lost !== undefined && !plugins.slice(0, place).some((other) => other.kind.identifies === true)) {
     const message =
       `${which(plugin)} runs on route "${route.name}" of service "${service.name}" before any plugin that ` +
-      `identifies the caller: no rule about callers, groups or claims holds there.`;
+      `identifies the caller: ${lost.effect}.`;
     add(plugin, {
-      code: "authorize_before_identity",
+      code: lost.code,
       message,
       example: exampleOf(request),
       remedy: "Write it behind key_auth, jwt or another plugin that identifies callers.",

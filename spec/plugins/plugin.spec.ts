@@ -51,6 +51,7 @@ describe("runningOrder", () => {
       "introspection",
       "jwt",
       "key_auth",
+      "mcp",
       "mtls",
       "oidc",
       "request_termination",

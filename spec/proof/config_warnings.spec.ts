@@ -605,6 +605,27 @@ describe("configWarnings", () => {
     );
   });
 
+  it("an mcp without a plugin before it that identifies the caller is warned of, and a route around it", () => {
+    const tools = { name: "mcp", config: { tools: ["search"] } };
+    const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins]])));
+    expect([told(tools), told(tools, key())]).toEqual([
+      ["mcp_before_identity:services.s.routes.a.plugins.mcp"],
+      ["mcp_before_identity:services.s.routes.a.plugins.mcp"],
+    ]);
+    expect(told(key(), tools)).toEqual([]);
+    // Both lead to the path /mcp of the server.
+    const around = configOf([["a", "/mcp", key(), tools]]);
+    const other = {
+      ...around.services[0]!,
+      name: "t",
+      base_path: "/t",
+      routes: [{ name: "b", path: "/mcp", plugins: [key()] }],
+    };
+    expect(pathsOf(warningsOf({ ...around, services: [around.services[0]!, other] } as never))).toEqual([
+      "guard_bypassed:services.s.routes.a by services.t.routes.b",
+    ]);
+  });
+
   it("an identity_token before the plugin that identifies the caller is warned of, and none elsewhere", () => {
     const token = { name: "identity_token", config: { key: "ed25519.pem", audience: "s" } };
     const told = (...plugins: object[]) => pathsOf(warningsOf(configOf([["a", "/a", ...plugins]])));
@@ -672,6 +693,8 @@ describe("configWarnings", () => {
     expect(told(callers, [], keys, limits("gold"), rules("gold", "a", "b", "a"))).toEqual([
       group("authorize", '"a" and 1 more'),
     ]);
+    const tools = { name: "mcp", config: { tools: [], tools_by_group: { golden: ["a"], gold: ["b"] } } };
+    expect(told(callers, [], keys, tools)).toEqual([group("mcp", '"golden"')]);
     expect(told({}, [], token, limits("gold"))).toEqual([group("rate_limit", '"gold"')]);
     const own = definePlugin({
       name: "badge",
