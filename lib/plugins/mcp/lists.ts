@@ -2,7 +2,7 @@
  * Takes out of the lists of an MCP server what a caller may not use.
  */
 import type { JsonNode } from "../../config/json.ts";
-import { membersOf, Names, textOf, type Members } from "./members.ts";
+import { membersOf, MemberNames, stringOf, type Members } from "./members.ts";
 import { TOP } from "./message.ts";
 import { withJson } from "./strict_json.ts";
 import type { TargetKind } from "./targets.ts";
@@ -27,8 +27,8 @@ const LISTS: Readonly<Record<string, { readonly kind: TargetKind; readonly by: s
   resourceTemplates: { kind: "resources", by: "uriTemplate" },
 };
 
-const RESULT = new Names([...Object.keys(LISTS), "cacheScope"]);
-const ITEM = new Names(["name", "uri", "uriTemplate"]);
+const RESULT = new MemberNames([...Object.keys(LISTS), "cacheScope"]);
+const ITEM = new MemberNames(["name", "uri", "uriTemplate"]);
 
 /**
  * The text of one message of JSON-RPC as the caller may have it: the same one where it has no list that is limited.
@@ -63,7 +63,7 @@ const PRIVATE: JsonNode = { kind: "string", offset: -1, keyOffset: -1, value: "p
 function isShown(item: JsonNode, list: string, { mayUse }: ListFilter): boolean {
   const { kind, by } = LISTS[list]!;
   const members: Members | null = membersOf(item);
-  const name = members === null || ITEM.lookalikeIn(members) !== null ? null : textOf(members.get(by));
+  const name = members === null || ITEM.lookalikeIn(members) !== null ? null : stringOf(members.get(by));
   return name !== null && mayUse(kind, name);
 }
 

@@ -10,9 +10,10 @@ import { dashed, headerValues, type HeaderList } from "../../http/headers.ts";
 import { readBody } from "../../http/whole_body.ts";
 import type { Reply } from "../../http/reply.ts";
 import type { Plugin, Tools } from "../plugin.ts";
+import { protectedResource, RESOURCE_METADATA } from "../resource_metadata.ts";
 import { filteredReply, initializedReply, repliedSession } from "./replies.ts";
 import { META_CAPABILITIES, META_REVISION, readMessage, type Message } from "./message.ts";
-import { textOf } from "./members.ts";
+import { stringOf } from "./members.ts";
 import { headerMismatch, METHOD_HEADER, NAME_HEADER, REVISION_HEADER, soleValue } from "./mirrored_headers.ts";
 import { Permissions } from "./permissions.ts";
 import {
@@ -20,14 +21,14 @@ import {
   INVALID_PARAMS,
   INVALID_REQUEST,
   METHOD_NOT_FOUND,
-  refused,
+  refusedMessage,
   UNSUPPORTED_REVISION,
-  type Refusal,
+  type McpRefusal,
 } from "./refusal.ts";
 import { ASSUMED, INITIALIZE, isRevision, LIST_METHODS, REVISIONS, STATELESS, type Revision } from "./revisions.ts";
 import { sessionKey } from "./session_key.ts";
-import { ownerOf, sessionIn, type Session } from "./sessions.ts";
-import { targetsOf, type Target, type TargetKind } from "./targets.ts";
+import { ownerOf, sessionIn, type McpSession } from "./sessions.ts";
+import { mcpTargets, type McpTarget, type TargetKind } from "./targets.ts";
 
 const PATTERN = string({ min: 1, max: 2048, references: "none" });
 const patterns = (what: string) =>
@@ -51,6 +52,7 @@ const schema = object(
     revisions: withDefault(array(oneOf(REVISIONS), { min: 1, describe: "Revisions of MCP that clients may speak." }), [
       ...REVISIONS,
     ]),
+    resource_metadata: optional(RESOURCE_METADATA),
   },
   {
     describe: "Admits requests to an MCP server by their method, tool, resource or prompt.",
@@ -66,6 +68,7 @@ export const mcp: Plugin<typeof schema> = {
   schema,
   guards: true,
   ownHeaders: () => [REVISION_HEADER, METHOD_HEADER, NAME_HEADER, SESSION_HEADER],
+  resource: ({ resourceMetadata }) => protectedResource(resourceMetadata),
   create(config, tools) {
     const guard = new Guard(new Permissions(config), config.revisions, config.maxBodyBytes, tools);
     return (next) => (exchange) => guard.answer(exchange, next);
@@ -79,7 +82,7 @@ const NEVER_FORWARDED: ReadonlySet<string> = new Set([SESSION_HEADER, "accept-en
 /** A request that may pass. */
 interface Admitted {
   readonly revision: Revision;
-  readonly session: Session | null;
+  readonly session: McpSession | null;
 }
 
 class Guard {
@@ -107,12 +110,12 @@ class Guard {
   }
 
   /** Also counts it. */
-  #refuse({ call }: Exchange, refusal: Refusal, id: string | null): Reply {
+  #refuse({ call }: Exchange, refusal: McpRefusal, id: string | null): Reply {
     this.#tools.tally(refusal.code);
-    return refused(call, refusal, id);
+    return refusedMessage(call, refusal, id);
   }
 
-  #wrongMethod(): Refusal {
+  #wrongMethod(): McpRefusal {
     const methods = this.#revisions.some((revision) => revision !== STATELESS) ? "GET, POST, DELETE" : "POST";
     const message = `messages are sent by POST (allowed: ${methods})`;
     return { code: "method_not_allowed", rpc: INVALID_REQUEST, message, headers: ["Allow", methods] };
@@ -131,7 +134,7 @@ class Guard {
     const message = await readMessage(bytes);
     if ("refusal" in message) return this.#refuse(exchange, message.refusal, message.id);
     const { id, method } = message;
-    const targets = targetsOf(message);
+    const targets = mcpTargets(message);
     const named = typeof targets === "string" ? undefined : targets[0];
     exchange.call.notes.mcp = { method, name: named === undefined || named.kind === "resources" ? null : named.name };
     const admitted = this.#admitted(exchange, message);
@@ -145,7 +148,7 @@ class Guard {
   }
 
   /** The revision and the session of a request, whose method and headers these allow. */
-  #admitted(exchange: Exchange, message: Message): Admitted | Refusal {
+  #admitted(exchange: Exchange, message: Message): Admitted | McpRefusal {
     const { method, kind } = message;
     const { headers } = exchange;
     const found = this.#revisionOf(exchange, message);
@@ -163,14 +166,14 @@ class Guard {
         message: kind === "response" ? "responses are not sent in this revision" : `${method} is no method here`,
         rule: "methods",
       };
-    const targets = targetsOf(message);
+    const targets = mcpTargets(message);
     const name = MIRRORED.has(method) && typeof targets !== "string" ? (targets[0]?.name ?? null) : null;
     const different =
       kind === "response" ? null : headerMismatch(headers, method, name, isStateless && kind === "request");
     return different === null ? found : mismatch(different);
   }
 
-  #revisionOf(exchange: Exchange, { method, meta }: Message): Admitted | Refusal {
+  #revisionOf(exchange: Exchange, { method, meta }: Message): Admitted | McpRefusal {
     const { headers } = exchange;
     const written = soleValue(headers, REVISION_HEADER);
     if (written === undefined) return mismatch(`${REVISION_HEADER} comes more than once`);
@@ -185,7 +188,7 @@ class Guard {
   }
 
   /** Of a request with the revision header `written` that belongs to a session, or to a server without sessions. */
-  #inSession(exchange: Exchange, written: string | null, isFirst: boolean): Admitted | Refusal {
+  #inSession(exchange: Exchange, written: string | null, isFirst: boolean): Admitted | McpRefusal {
     const text = isFirst ? null : soleValue(exchange.headers, SESSION_HEADER);
     if (text === undefined) return mismatch(`${SESSION_HEADER} comes more than once`);
     if (text === null) return this.#offered(written ?? ASSUMED, null);
@@ -203,13 +206,13 @@ class Guard {
     return this.#offered(session.revision, session);
   }
 
-  #offered(revision: string, session: Session | null): Admitted | Refusal {
+  #offered(revision: string, session: McpSession | null): Admitted | McpRefusal {
     return isRevision(revision) && this.#revisions.includes(revision)
       ? { revision, session }
       : this.#unsupported(revision);
   }
 
-  #unsupported(requested: string): Refusal {
+  #unsupported(requested: string): McpRefusal {
     return {
       code: "mcp_revision_unsupported",
       rpc: UNSUPPORTED_REVISION,
@@ -220,7 +223,7 @@ class Guard {
   }
 
   /** The pattern that allows the last of the targets; "": there are none. */
-  #allowing(exchange: Exchange, targets: readonly Target[]): string | Refusal {
+  #allowing(exchange: Exchange, targets: readonly McpTarget[]): string | McpRefusal {
     let pattern = "";
     for (const { kind, name } of targets) {
       const found = this.#permissions.allowing(kind, name, this.#tools.groupsOf(exchange));
@@ -286,23 +289,23 @@ const SINGULAR: Readonly<Record<TargetKind, string>> = { tools: "tool", prompts:
 /** The methods whose name is repeated in Mcp-Name. */
 const MIRRORED: ReadonlySet<string> = new Set(["tools/call", "prompts/get", "resources/read"]);
 
-function invalid(message: string, rpc = INVALID_REQUEST): Refusal {
+function invalid(message: string, rpc = INVALID_REQUEST): McpRefusal {
   return { code: "mcp_invalid", rpc, message };
 }
 
-function mismatch(message: string): Refusal {
+function mismatch(message: string): McpRefusal {
   return { code: "mcp_header_mismatch", rpc: HEADER_MISMATCH, message };
 }
 
-function tooLarge(most: number): Refusal {
+function tooLarge(most: number): McpRefusal {
   const message = `a message may have at most ${most} bytes`;
   return { code: "body_too_large", rpc: INVALID_REQUEST, message, rule: "max_body_bytes" };
 }
 
 /** What `_meta` of each request has to have since 2026-07-28. */
-function wrongMeta({ kind, meta }: Message): Refusal | null {
+function wrongMeta({ kind, meta }: Message): McpRefusal | null {
   if (kind !== "request") return null;
-  const revision = textOf(meta.get(META_REVISION));
+  const revision = stringOf(meta.get(META_REVISION));
   if (revision === null || meta.get(META_CAPABILITIES)?.kind !== "object")
     return invalid(`params._meta needs "${META_REVISION}" and "${META_CAPABILITIES}"`, INVALID_PARAMS);
   return revision === STATELESS ? null : mismatch(`${REVISION_HEADER} differs from the body`);
@@ -311,7 +314,7 @@ function wrongMeta({ kind, meta }: Message): Refusal | null {
 const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?$/i;
 
 /** A body that others might decode, or take for something else. */
-function wrongContent(headers: HeaderList): Refusal | null {
+function wrongContent(headers: HeaderList): McpRefusal | null {
   const types = headerValues(headers, "content-type");
   const isJson = types.length === 1 && JSON_TYPE.test(types[0]!);
   const isPlain = headerValues(headers, "content-encoding").every((coding) => coding.toLowerCase() === "identity");
@@ -321,7 +324,7 @@ function wrongContent(headers: HeaderList): Refusal | null {
 }
 
 /** What the server gets: its own id of the session, and nothing that would hide its reply. */
-function forwarded(exchange: Exchange, session: Session | null): Exchange {
+function forwarded(exchange: Exchange, session: McpSession | null): Exchange {
   const headers = exchange.headers.filter((_text, i) => !NEVER_FORWARDED.has(dashed(exchange.headers[i & ~1]!)));
   return exchange.with({ headers: session === null ? headers : [...headers, "Mcp-Session-Id", session.id] });
 }

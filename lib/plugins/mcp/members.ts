@@ -11,7 +11,7 @@ export const NO_MEMBERS: Members = new Map();
  * The names that a message may have, and those that some readers take for them: Go's `encoding/json` finds a member
  * whatever its case, also by "ſ" for "s" and the Kelvin sign for "k", and takes the last one.
  */
-export class Names {
+export class MemberNames {
   readonly #known: ReadonlySet<string>;
   readonly #folded: ReadonlySet<string>;
 
@@ -38,6 +38,6 @@ export function membersOf(node: JsonNode | undefined): Members | null {
 }
 
 /** The value of a string; null: it is another value, or there is none. */
-export function textOf(node: JsonNode | undefined): string | null {
+export function stringOf(node: JsonNode | undefined): string | null {
   return node?.kind === "string" ? node.value : null;
 }

@@ -3,8 +3,8 @@
  * members that differ from known ones in case only, and all that `strict_json.ts` refuses.
  */
 import type { JsonNode } from "../../config/json.ts";
-import { membersOf, Names, NO_MEMBERS, textOf, type Members } from "./members.ts";
-import { INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, type Refusal } from "./refusal.ts";
+import { membersOf, MemberNames, NO_MEMBERS, stringOf, type Members } from "./members.ts";
+import { INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, type McpRefusal } from "./refusal.ts";
 import { withJson } from "./strict_json.ts";
 
 export interface Message {
@@ -20,14 +20,14 @@ export interface Message {
 
 /** What is wrong with a message, and its id, as JSON, where that can be read. */
 export interface Malformed {
-  readonly refusal: Refusal;
+  readonly refusal: McpRefusal;
   readonly id: string | null;
 }
 
 /** Of any message. */
-export const TOP = new Names(["jsonrpc", "id", "method", "params", "result", "error"]);
+export const TOP = new MemberNames(["jsonrpc", "id", "method", "params", "result", "error"]);
 /** Of the parameters of requests, as far as a server decides by them. */
-const PARAMS = new Names([
+const PARAMS = new MemberNames([
   "_meta",
   "name",
   "uri",
@@ -49,7 +49,7 @@ const PARAMS = new Names([
 ]);
 export const META_REVISION = "io.modelcontextprotocol/protocolVersion";
 export const META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
-const META = new Names([META_REVISION, META_CAPABILITIES, "io.modelcontextprotocol/clientInfo", "progressToken"]);
+const META = new MemberNames([META_REVISION, META_CAPABILITIES, "io.modelcontextprotocol/clientInfo", "progressToken"]);
 
 /** Reads a body, in slices of time. */
 export function readMessage(bytes: Buffer): Promise<Message | Malformed> {
@@ -72,7 +72,7 @@ function messageIn(node: JsonNode): Message | Malformed {
   const wrong = (message: string, rpc = INVALID_REQUEST) => malformed(rpc, message, id);
   const lookalike = TOP.lookalikeIn(top);
   if (lookalike !== null) return wrong(unclear(lookalike));
-  if (textOf(top.get("jsonrpc")) !== "2.0") return wrong('"jsonrpc" has to be "2.0"');
+  if (stringOf(top.get("jsonrpc")) !== "2.0") return wrong('"jsonrpc" has to be "2.0"');
   if (top.has("id") && id === null) return wrong('"id" has to be a string or an integer of at most 53 bits');
   const isResponse = top.has("result") || top.has("error");
   if (isResponse) {
@@ -80,7 +80,7 @@ function messageIn(node: JsonNode): Message | Malformed {
       return wrong('a response has an "id", either "result" or "error", and neither "method" nor "params"');
     return { kind: "response", id, method: "", params: NO_MEMBERS, meta: NO_MEMBERS };
   }
-  const method = textOf(top.get("method"));
+  const method = stringOf(top.get("method"));
   if (method === null || !isPlain(method)) return wrong('"method" has to be a text of visible ASCII');
   if ((id === null) !== method.startsWith(NOTIFICATION))
     return wrong(id === null ? `${method} needs an "id"` : `${method} is a notification: it has no "id"`);

@@ -27,7 +27,7 @@ export function headerMismatch(
 ): string | null {
   const expected = [
     { header: METHOD_HEADER, text: method, read: (value: string) => value },
-    ...(name === null ? [] : [{ header: NAME_HEADER, text: name, read: decoded }]),
+    ...(name === null ? [] : [{ header: NAME_HEADER, text: name, read: decodedValue }]),
   ];
   for (const { header, text, read } of expected) {
     const value = soleValue(headers, header);
@@ -42,7 +42,7 @@ export function headerMismatch(
 const BASE64 = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/;
 
 /** The text of a value in plain or base64 form; null: it is malformed, or other readers may read it otherwise. */
-export function decoded(value: string): string | null {
+export function decodedValue(value: string): string | null {
   const text = BASE64.exec(value)?.[1];
   if (text === undefined) return /^[\x20-\x7e\t]*$/.test(value) && !/^=\?base64\?.*\?=$/.test(value) ? value : null;
   const bytes = Buffer.from(text, "base64");

@@ -1,5 +1,5 @@
 /**
- * Names of MCP with "*" for any characters, also none.
+ * MemberNames of MCP with "*" for any characters, also none.
  */
 
 /** Finds the first pattern that matches a name. */

@@ -1,7 +1,7 @@
 /**
  * What a caller may use of an MCP server, by the lists of the plugin's `config`.
  */
-import { METHODS, type Revision } from "./revisions.ts";
+import { METHODS_OF, type Revision } from "./revisions.ts";
 import { NamePatterns } from "./name_patterns.ts";
 import type { TargetKind } from "./targets.ts";
 
@@ -46,6 +46,6 @@ export class Permissions {
 
   /** Without `methods`, those of the revision. */
   allowsMethod(method: string, revision: Revision): boolean {
-    return this.#methods === null ? METHODS[revision].has(method) : this.#methods.find(method) !== null;
+    return this.#methods === null ? METHODS_OF[revision].has(method) : this.#methods.find(method) !== null;
   }
 }

@@ -18,7 +18,7 @@ export const INVALID_PARAMS = -32602;
 export const HEADER_MISMATCH = -32020;
 export const UNSUPPORTED_REVISION = -32022;
 
-export interface Refusal {
+export interface McpRefusal {
   /** Of the gateway, for logs and metrics; it decides the status. */
   readonly code: ErrorCode;
   readonly rpc: number;
@@ -32,7 +32,11 @@ export interface Refusal {
 }
 
 /** `id`: of the request, as JSON; null where it could not be read. */
-export function refused(call: Call, { code, rpc, message, data, rule, headers }: Refusal, id: string | null): Reply {
+export function refusedMessage(
+  call: Call,
+  { code, rpc, message, data, rule, headers }: McpRefusal,
+  id: string | null,
+): Reply {
   call.fail(code, `mcp: ${message}`, rule ?? null);
   const error = JSON.stringify({ code: rpc, message, ...(data !== undefined && { data }) });
   const body = Buffer.from(`{"jsonrpc":"2.0",${id === null ? "" : `"id":${id},`}"error":${error}}`);

@@ -15,13 +15,13 @@ import {
 import type { HeaderList } from "../../http/headers.ts";
 import { discard, type Reply } from "../../http/reply.ts";
 import { readReply } from "../../http/whole_body.ts";
-import { EventFilter, MAX_EVENT_BYTES, unreadable } from "./event_filter.ts";
+import { EventFilter, MAX_REPLY_BYTES, unreadable } from "./event_filter.ts";
 import { filteredText, type ListFilter } from "./lists.ts";
-import { membersOf, textOf } from "./members.ts";
+import { membersOf, stringOf } from "./members.ts";
 import { TOP } from "./message.ts";
-import type { Refusal } from "./refusal.ts";
+import type { McpRefusal } from "./refusal.ts";
 import { isRevision } from "./revisions.ts";
-import { sessionText, type Session } from "./sessions.ts";
+import { sessionText, type McpSession } from "./sessions.ts";
 import { withJson } from "./strict_json.ts";
 
 const SESSION_HEADER = "mcp-session-id";
@@ -39,8 +39,8 @@ const OF_BYTES = nameSet([
 ]);
 
 /**
- * A reply that may have a list, without what the filter hides. Throws, or rejects with, a `Fault` "upstream_invalid" for
- * one that cannot be read.
+ * A reply that may have a list, without what the filter hides. Throws, or rejects with, a `Fault` "upstream_invalid"
+ * for one that cannot be read.
  */
 export function filteredReply(reply: Reply, filter: ListFilter): Reply | Promise<Reply> {
   const { headers, body, status } = reply;
@@ -71,7 +71,7 @@ function cannotRead(reply: Reply, what: string): Fault {
 }
 
 async function filteredWhole(reply: Reply, filter: ListFilter): Promise<Reply> {
-  const bytes = await readReply(reply, MAX_EVENT_BYTES);
+  const bytes = await readReply(reply, MAX_REPLY_BYTES);
   const filtered = bytes.length === 0 ? bytes : await filteredText(bytes, filter);
   if (filtered === bytes) return reply;
   if (filtered === null) throw cannotRead(reply, "a list");
@@ -90,7 +90,7 @@ function through(body: Buffer | Readable, events: EventFilter): Readable {
 }
 
 /** With the client's own id of its session, where the server repeats its own; it can give no other one. */
-export function repliedSession(reply: Reply, asked: HeaderList, session: Session | null): Reply {
+export function repliedSession(reply: Reply, asked: HeaderList, session: McpSession | null): Reply {
   const { headers } = reply;
   const id = headerValue(headers, SESSION_HEADER);
   if (id === undefined) return reply;
@@ -113,8 +113,8 @@ export async function initializedReply(
   reply: Reply,
   owner: string,
   key: Buffer,
-  refusalOf: (revision: string) => Refusal | null,
-): Promise<Reply | { readonly refusal: Refusal }> {
+  refusalOf: (revision: string) => McpRefusal | null,
+): Promise<Reply | { readonly refusal: McpRefusal }> {
   const id = headerValue(reply.headers, SESSION_HEADER);
   if (id === undefined) return reply;
   const { reply: read, revision } = await negotiated(reply);
@@ -140,7 +140,7 @@ async function negotiated(reply: Reply): Promise<Negotiated> {
   if (status >= 300 || body === null) return { reply, revision: null };
   if (isReadable(headers) && isEventStream(headers)) return negotiatedInEvents(reply, body);
   if (!isReadable(headers) || !isJson(headers)) throw cannotRead(reply, "initialize");
-  const revision = await revisionIn(await readReply(reply, MAX_EVENT_BYTES));
+  const revision = await revisionIn(await readReply(reply, MAX_REPLY_BYTES));
   if (revision === undefined) throw cannotRead(reply, "initialize");
   return { reply, revision };
 }
@@ -151,10 +151,10 @@ async function negotiatedInEvents(reply: Reply, body: Buffer | Readable): Promis
   let found: ((revision: string | null) => void) | null = null;
   const events = new EventFilter(async (data) => {
     if (found === null) return data;
-    const revision = (held += data.length) > MAX_EVENT_BYTES ? undefined : await revisionIn(data);
+    const revision = (held += data.length) > MAX_REPLY_BYTES ? undefined : await revisionIn(data);
     if (typeof revision === "string") found(revision);
     return revision === undefined ? null : data;
-  }, MAX_EVENT_BYTES);
+  }, MAX_REPLY_BYTES);
   const revision = await new Promise<string | null>((resolve, reject) => {
     found = resolve;
     events.once("finish", () => resolve(null));
@@ -173,6 +173,6 @@ function revisionIn(bytes: Buffer): Promise<string | null | undefined> {
     const top = typeof node === "string" ? null : membersOf(node);
     if (top === null || TOP.lookalikeIn(top) !== null) return undefined;
     if (!top.has("result")) return null;
-    return textOf(membersOf(top.get("result"))?.get("protocolVersion")) ?? undefined;
+    return stringOf(membersOf(top.get("result"))?.get("protocolVersion")) ?? undefined;
   });
 }

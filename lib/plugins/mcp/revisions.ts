@@ -37,7 +37,7 @@ const WITH_SESSIONS = [
   "notifications/roots/list_changed",
 ];
 
-export const METHODS: Readonly<Record<Revision, ReadonlySet<string>>> = {
+export const METHODS_OF: Readonly<Record<Revision, ReadonlySet<string>>> = {
   "2026-07-28": new Set([...COMMON, "server/discover", "subscriptions/listen"]),
   "2025-11-25": new Set([
     ...WITH_SESSIONS,

@@ -7,7 +7,7 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Exchange } from "../../http/exchange.ts";
 import { isRevision, type Revision } from "./revisions.ts";
 
-export interface Session {
+export interface McpSession {
   /** As the server knows it. */
   readonly id: string;
   readonly revision: Revision;
@@ -21,13 +21,13 @@ const CODE_LENGTH = 22;
 const REVISION_LENGTH = 10;
 
 /** The id for the client; null for one that a server may not give (visible ASCII), or that is too long. */
-export function sessionText({ id, revision }: Session, owner: string, key: Buffer): string | null {
+export function sessionText({ id, revision }: McpSession, owner: string, key: Buffer): string | null {
   if (!/^[\x21-\x7e]+$/.test(id) || id.length > MAX_ID) return null;
   return `${revision}.${codeOf({ id, revision }, owner, key)}.${id}`;
 }
 
 /** The session that a client names; null: it is not this owner's, or none by this key. */
-export function sessionIn(text: string, owner: string, key: Buffer): Session | null {
+export function sessionIn(text: string, owner: string, key: Buffer): McpSession | null {
   const revision = text.slice(0, REVISION_LENGTH);
   const code = text.slice(REVISION_LENGTH + 1, REVISION_LENGTH + 1 + CODE_LENGTH);
   const id = text.slice(REVISION_LENGTH + CODE_LENGTH + 2);
@@ -37,7 +37,7 @@ export function sessionIn(text: string, owner: string, key: Buffer): Session | n
   return timingSafeEqual(Buffer.from(code, "latin1"), Buffer.from(expected, "latin1")) ? { id, revision } : null;
 }
 
-function codeOf({ id, revision }: Session, owner: string, key: Buffer): string {
+function codeOf({ id, revision }: McpSession, owner: string, key: Buffer): string {
   const text = JSON.stringify([revision, owner, id]);
   return createHmac("sha256", key).update(text).digest("base64url").slice(0, CODE_LENGTH);
 }

@@ -2,22 +2,22 @@
  * What a request of MCP would use: the names of tools and prompts, and the URIs of resources.
  */
 import type { JsonNode } from "../../config/json.ts";
-import { membersOf, Names, textOf } from "./members.ts";
+import { membersOf, MemberNames, stringOf } from "./members.ts";
 import type { Message } from "./message.ts";
 
 /** Also the name of the list in the plugin's `config`. */
 export type TargetKind = "tools" | "prompts" | "resources";
 
-export interface Target {
+export interface McpTarget {
   readonly kind: TargetKind;
   readonly name: string;
 }
 
-const REF = new Names(["type", "name", "uri"]);
-const NOTIFICATIONS = new Names(["resourceSubscriptions"]);
+const REF = new MemberNames(["type", "name", "uri"]);
+const NOTIFICATIONS = new MemberNames(["resourceSubscriptions"]);
 
 /** The targets of a request, none where its method has none; a text says what is wrong with it. */
-export function targetsOf({ method, params }: Message): readonly Target[] | string {
+export function mcpTargets({ method, params }: Message): readonly McpTarget[] | string {
   switch (method) {
     case "tools/call":
       return one("tools", params.get("name"), "params.name");
@@ -36,8 +36,8 @@ export function targetsOf({ method, params }: Message): readonly Target[] | stri
   }
 }
 
-function one(kind: TargetKind, node: JsonNode | undefined, place: string): readonly Target[] | string {
-  const name = textOf(node);
+function one(kind: TargetKind, node: JsonNode | undefined, place: string): readonly McpTarget[] | string {
+  const name = stringOf(node);
   if (name === null || name === "") return `${place} has to be a text`;
   // Readers replace or cut NUL, each in its own way.
   if (/[\0-\x1f\x7f]/.test(name)) return `${place} has a control character`;
@@ -45,24 +45,24 @@ function one(kind: TargetKind, node: JsonNode | undefined, place: string): reado
   return [{ kind, name }];
 }
 
-function ofReference(node: JsonNode | undefined): readonly Target[] | string {
+function ofReference(node: JsonNode | undefined): readonly McpTarget[] | string {
   const ref = membersOf(node);
   if (ref === null || REF.lookalikeIn(ref) !== null) return 'params.ref has to be an object with "type"';
-  const type = textOf(ref.get("type"));
+  const type = stringOf(ref.get("type"));
   if (type === "ref/prompt") return one("prompts", ref.get("name"), "params.ref.name");
   return type === "ref/resource"
     ? one("resources", ref.get("uri"), "params.ref.uri")
     : 'params.ref.type has to be "ref/prompt" or "ref/resource"';
 }
 
-function ofSubscriptions(node: JsonNode | undefined): readonly Target[] | string {
+function ofSubscriptions(node: JsonNode | undefined): readonly McpTarget[] | string {
   const members = membersOf(node);
   if (members === null || NOTIFICATIONS.lookalikeIn(members) !== null)
     return "params.notifications has to be an object";
   const uris = members.get("resourceSubscriptions");
   if (uris === undefined) return [];
   if (uris.kind !== "array") return "params.notifications.resourceSubscriptions has to be a list";
-  const targets: Target[] = [];
+  const targets: McpTarget[] = [];
   for (const uri of uris.items) {
     const found = one("resources", uri, "params.notifications.resourceSubscriptions[…]");
     if (typeof found === "string") return found;
