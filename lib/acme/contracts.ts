@@ -2,9 +2,9 @@
  * What the keeper of ACME certificates (RFC 8555) needs from the gateway around it, and what it tells. It orders in the
  * main thread alone; whoever serves clients answers challenges and presents certificates.
  */
-import type { AcmeState, Challenge } from "../server/issued_certificates.ts";
+import type { AcmeFleetState, AcmeState, Challenge } from "../server/issued_certificates.ts";
 
-export type { AcmeState, Challenge, IssuedCertificate } from "../server/issued_certificates.ts";
+export type { AcmeFleetState, AcmeState, Challenge, IssuedCertificate } from "../server/issued_certificates.ts";
 
 /** `global.acme`, with its files read. */
 export interface AcmeSettings {
@@ -37,6 +37,20 @@ export interface ChallengeAnswers {
   /** All of an order. Resolves once every thread answers them. */
   present(challenges: readonly Challenge[]): Promise<void>;
   remove(challenges: readonly Challenge[]): Promise<void>;
+}
+
+/**
+ * Gateways that share one account and one set of certificates, which are in the keeper's files then: one of them
+ * orders.
+ */
+export interface KeeperFleet {
+  readonly state: AcmeFleetState;
+  /** `changed` is called when the files have something else, and when this gateway begins to order, or ends to. */
+  start(changed: () => void): void;
+  /** Gives up what is asked and waited for. What is written from now on takes a second at most. */
+  stop(): void;
+  /** Another gateway may order. Resolves once nothing is asked and written any more. */
+  close(): Promise<void>;
 }
 
 /**

@@ -11,6 +11,8 @@
  *                     └─► attempt ─► present ──┤
  *                            └─ failed ─ pause ┘
  * ```
+ *
+ * In a fleet this is what the gateway does that orders; the others present what it has ordered.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { ignore, messageOf } from "../base/errors.ts";
@@ -25,9 +27,11 @@ import type {
   CertificateKeeper,
   ChallengeAnswers,
   IssuedCertificate,
+  KeeperFleet,
 } from "./contracts.ts";
 import { acmeClient, Directory, type ProxySource } from "./directory.ts";
 import { AcmeFailure, hostsFailure } from "./failure.ts";
+import { readAttempt, writeAttempt } from "./last_attempt.ts";
 import { removeOrder } from "./order.ts";
 import { Pauses } from "./pauses.ts";
 import { RenewalTimes } from "./renewal.ts";
@@ -41,6 +45,8 @@ export interface KeeperTools {
   /** Called with all that are to be presented from now on, once at the start and with each change. */
   present(certificates: readonly IssuedCertificate[]): Promise<void> | void;
   readonly proxy: ProxySource;
+  /** Whose `files` these are; null: they are of this gateway alone. Default null. */
+  readonly fleet?: KeeperFleet | null;
   /** From 0 to below 1, for pauses and moments of renewal. Default: `Math.random`. */
   readonly random?: () => number;
 }
@@ -72,11 +78,16 @@ class Keeper implements CertificateKeeper {
   #error: string | null = null;
   #hostErrors: ReadonlyMap<string, string> = new Map();
   readonly #orders = { succeeded: 0, failed: 0 };
+  readonly #fleet: KeeperFleet | null;
+  /** Whether it is this gateway that orders. */
+  #mayOrder: boolean;
 
   constructor(settings: AcmeSettings, tools: KeeperTools) {
-    const { clock, files, log, random = Math.random } = tools;
+    const { clock, files, log, fleet = null, random = Math.random } = tools;
     this.#settings = settings;
     this.#tools = tools;
+    this.#fleet = fleet;
+    this.#mayOrder = fleet === null;
     this.#account = new AcmeAccount(files, log);
     this.#pauses = new Pauses(clock, random);
     this.#renewals = new RenewalTimes(clock, random);
@@ -88,6 +99,7 @@ class Keeper implements CertificateKeeper {
     const now = this.#tools.clock.wall();
     const isOrdering = this.#work?.doing === "ordering";
     const isWaiting = this.#isDue || this.#error !== null;
+    const isElsewhere = this.#isDue && !this.#mayOrder;
     const settled = isWaiting ? "waiting" : "valid";
     return {
       directory,
@@ -99,18 +111,60 @@ class Keeper implements CertificateKeeper {
         isDue: this.#renewsAt(host) <= now,
       })),
       error: this.#error,
-      nextAt: isOrdering || this.#phase !== "started" ? null : now + this.#msToNext,
+      nextAt: isOrdering || this.#phase !== "started" || isElsewhere ? null : now + this.#msToNext,
       orders: { ...this.#orders },
+      fleet: this.#fleet?.state ?? null,
     };
   }
 
   start(): void {
-    const { certificates, problem } = readCertificates(this.#tools.files);
-    this.#certificates = certificates;
-    // Nothing is lost that could not be had again.
-    if (problem !== undefined) this.#tools.log.warn(`ACME: certificates.pem ${problem}`);
+    this.#read();
     this.#phase = "started";
     this.#look();
+    this.#fleet?.start(() => this.#followFleet());
+  }
+
+  #read(): void {
+    const { certificates, problem } = readCertificates(this.#tools.files);
+    // What is the same stays the same object, of which more is known.
+    const known = new Map(this.#certificates.map((each) => [String(each.chain.pem), each]));
+    this.#certificates = certificates.map((each) => known.get(String(each.chain.pem)) ?? each);
+    // Nothing is lost that could not be had again.
+    if (problem !== undefined) this.#tools.log.warn(`ACME: certificates.pem ${problem}`);
+  }
+
+  /** The files have what another gateway has written, or it is another gateway that orders. */
+  #followFleet(): void {
+    if (this.#phase !== "started") return;
+    const couldOrder = this.#mayOrder;
+    this.#mayOrder = this.#fleet!.state.isHolder;
+    if (couldOrder && !this.#mayOrder) {
+      this.#work?.controller.abort(new GivenUp(this.#whoOrders));
+      // Its order is among the files: whoever continues it gets the same certificate.
+      this.#isUnstored = false;
+    }
+    if (!couldOrder) {
+      this.#read();
+      this.#takeAttempt();
+    }
+    this.#look();
+  }
+
+  /** What the last attempt of any gateway has left. */
+  #takeAttempt(): void {
+    const left = readAttempt(this.#tools.files);
+    const isOurs = left?.directory === this.#settings.directory;
+    this.#error = isOurs ? left.error : null;
+    this.#hostErrors = isOurs ? left.hosts : new Map();
+    if (isOurs) this.#pauses.resume(left.pauses);
+    else this.#pauses.forget();
+  }
+
+  get #whoOrders(): string {
+    const holder = this.#fleet?.state.holder ?? null;
+    return holder === null
+      ? "no gateway of the fleet orders at present: try again in half a minute, or see acme.fleet in the status"
+      : `${holder.name} orders for the fleet: ask its admin interface`;
   }
 
   configure(settings: AcmeSettings): void {
@@ -130,6 +184,7 @@ class Keeper implements CertificateKeeper {
   async rollover(): Promise<void> {
     if (this.#work?.doing === "asking") await this.#work.done;
     if (this.#phase === "closed") throw new AcmeFailure("the program ends");
+    if (!this.#mayOrder) throw new AcmeFailure(this.#whoOrders);
     if (this.#work !== null) throw new AcmeFailure("an order is under way: try again once it has ended");
     const settings = this.#settings;
     await this.#do("replacing the key", async (signal) => {
@@ -142,7 +197,11 @@ class Keeper implements CertificateKeeper {
     this.#phase = "closed";
     this.#timer?.cancel();
     this.#work?.controller.abort(new GivenUp());
+    this.#fleet?.stop();
     await this.#work?.done;
+    // How long whoever orders next has to wait.
+    if (this.#mayOrder && this.#error !== null) await this.#keepAttempt();
+    await this.#fleet?.close();
     this.#client.close();
   }
 
@@ -153,12 +212,15 @@ class Keeper implements CertificateKeeper {
     this.#present();
     this.#warnOfEnds();
     const { clock } = this.#tools;
-    if (this.#isDue && this.#pauses.leftMs === 0) {
+    if (this.#mayOrder && this.#isDue && this.#pauses.leftMs === 0) {
       void this.#do("ordering", (signal) => this.#obtain(signal)).catch((error: unknown) => this.#failed(error));
-    } else if (this.#current !== null && this.#renewals.isOld(this.#current)) {
+    } else if (this.#mayOrder && this.#current !== null && this.#renewals.isOld(this.#current)) {
       const current = this.#current;
       void this.#do("asking", (signal) => this.#renewals.ask(current, () => this.#directory(signal))).catch(ignore);
-    } else this.#timer = clock.after(Math.min(LOOK_MS, Math.max(1, this.#msToNext)), () => this.#look());
+    } else {
+      const ms = this.#mayOrder ? Math.min(LOOK_MS, Math.max(1, this.#msToNext)) : LOOK_MS;
+      this.#timer = clock.after(ms, () => this.#look());
+    }
   }
 
   /** Whatever it ends with, the next look follows. */
@@ -226,6 +288,17 @@ class Keeper implements CertificateKeeper {
   #succeeded(): void {
     this.#error = null;
     this.#pauses.succeeded();
+    void this.#keepAttempt();
+  }
+
+  /** For the fleet. Never rejects: what is lost is a pause. */
+  async #keepAttempt(): Promise<void> {
+    if (this.#fleet === null) return;
+    const { files } = this.#tools;
+    const { directory } = this.#settings;
+    const error = this.#error;
+    const left = { directory, hosts: this.#hostErrors, pauses: this.#pauses.left };
+    await writeAttempt(files, error === null ? null : { ...left, error }).catch(ignore);
   }
 
   #failed(error: unknown): void {
@@ -233,6 +306,7 @@ class Keeper implements CertificateKeeper {
     const failure = error instanceof AcmeFailure ? error : new AcmeFailure(messageOf(error));
     this.#error = failure.message;
     this.#pauses.failed(failure, failure.hosts.size > 0 ? "hosts" : "other");
+    void this.#keepAttempt();
     const { directory } = this.#settings;
     const next = new Date(this.#tools.clock.wall() + this.#msToNext).toISOString();
     this.#tools.log.warn("ACME: no certificate for all hosts", { directory, error: failure.message, next });

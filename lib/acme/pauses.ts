@@ -4,6 +4,14 @@
 import type { Clock } from "../base/clock.ts";
 import type { AcmeFailure } from "./failure.ts";
 
+/** What is left, as durations in milliseconds. */
+export interface PausesLeft {
+  readonly failures: number;
+  readonly backOffMs: number;
+  /** What the directory has asked for. */
+  readonly askedMs: number;
+}
+
 export class Pauses {
   readonly #clock: Pick<Clock, "now">;
   readonly #random: () => number;
@@ -20,6 +28,23 @@ export class Pauses {
   /** In milliseconds; 0: there is nothing to wait for. */
   get leftMs(): number {
     return Math.max(0, this.#backOffUntil - this.#clock.now(), this.#askedUntil - this.#clock.now());
+  }
+
+  get left(): PausesLeft {
+    const now = this.#clock.now();
+    return {
+      failures: this.#failures,
+      backOffMs: Math.max(0, this.#backOffUntil - now),
+      askedMs: Math.max(0, this.#askedUntil - now),
+    };
+  }
+
+  /** Goes on where another gateway was. */
+  resume({ failures, backOffMs, askedMs }: PausesLeft): void {
+    const now = this.#clock.now();
+    this.#failures = failures;
+    this.#backOffUntil = now + backOffMs;
+    this.#askedUntil = now + askedMs;
   }
 
   /** `cause`: whether hosts could not be proved, which takes somebody who mends that, or anything else. */

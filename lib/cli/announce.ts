@@ -94,4 +94,9 @@ function isOfConfiguration(code: string, path: string | null): boolean {
 }
 
 /** Warnings that the settings cause. */
-const OF_SETTINGS: ReadonlySet<string> = new Set(["mtls_idle", "quota_not_durable", "plain_http_secret"]);
+const OF_SETTINGS: ReadonlySet<string> = new Set([
+  "acme_not_shared",
+  "mtls_idle",
+  "quota_not_durable",
+  "plain_http_secret",
+]);

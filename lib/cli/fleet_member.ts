@@ -4,7 +4,7 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { systemClock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { StateFolder } from "../base/state_folder.ts";
 import { inSlices, paced } from "../base/time_slices.ts";
@@ -30,12 +30,23 @@ interface Member {
   readonly stateFolder: StateFolder | null;
 }
 
+/** Who a gateway is in its fleet. */
+export interface Identity {
+  /** Of its entry; null: it has none, as it writes nothing to etcd. */
+  readonly id: string | null;
+  /** "web-1:8008" */
+  readonly name: string;
+}
+
 type Texts = Pick<TextSource, "current">;
 type Refused = NonNullable<FleetEntry["refused"]>;
 
 export class FleetMember implements Fleet {
   readonly name: string;
   ownId: string | null = null;
+  /** Resolves once the gateway has joined. */
+  readonly identity: Promise<Identity>;
+  #identify: (identity: Identity) => void = ignore;
   readonly #settings: SourceSettings;
   readonly #log: Log;
   readonly #client: EtcdClient;
@@ -44,6 +55,8 @@ export class FleetMember implements Fleet {
   /** The list that is on its way, or is a second old at most. `at`: infinite while it is on its way. */
   #listed: { readonly at: number; readonly entries: Promise<ListedEntry[]> } | null = null;
   #since = { digest: "", at: "" };
+  /** See `FleetEntry`. */
+  #acme: number | null = null;
   /** What was made of the last refusal. */
   #refused: { readonly of: LastReload; readonly shown: Refused } | null = null;
 
@@ -51,18 +64,31 @@ export class FleetMember implements Fleet {
     this.name = settings.url.name;
     this.#settings = settings;
     this.#log = log;
-    this.#client = new EtcdClient(etcdOptions(settings, systemClock));
+    this.#client = this.openClient();
+    this.identity = new Promise((resolve) => (this.#identify = resolve));
+  }
+
+  /** Of the cluster that the configuration is in. */
+  openClient(): EtcdClient {
+    return new EtcdClient(etcdOptions(this.#settings, systemClock));
+  }
+
+  /** Of the configuration in etcd. */
+  get key(): string {
+    return this.#settings.url.path;
   }
 
   /** Keeps the entry from now on, unless nothing may be written to etcd. `texts`: of the configuration. */
   async join(member: Member, texts: Texts): Promise<void> {
-    if (this.#settings.isReadOnly) return;
+    const name = nameOf(member);
+    if (this.#settings.isReadOnly) return this.#identify({ id: null, name });
     const id = await this.#idIn(member.stateFolder);
     if (this.#hasLeft) return;
     this.ownId = id;
+    this.#identify({ id, name });
     this.#entry = new OwnEntry({
-      client: new EtcdClient(etcdOptions(this.#settings, systemClock)),
-      key: this.#settings.url.path,
+      client: this.openClient(),
+      key: this.key,
       id,
       clock: systemClock,
       log: this.#log,
@@ -70,9 +96,15 @@ export class FleetMember implements Fleet {
     });
   }
 
+  /** Up to which revision this gateway serves what the fleet shares of `global.acme`; null: it shares nothing. */
+  serveAcme(revision: number | null): void {
+    this.#acme = revision;
+    this.#entry?.look();
+  }
+
   list(): Promise<ListedEntry[]> {
     if (this.#listed === null || systemClock.now() - this.#listed.at > LIST_MS) {
-      const entries = fleetEntries(this.#client, this.#settings.url.path);
+      const entries = fleetEntries(this.#client, this.key);
       const listed = { at: Infinity, entries };
       this.#listed = listed;
       const end = () => void (listed.at = systemClock.now());
@@ -88,7 +120,8 @@ export class FleetMember implements Fleet {
     this.#client.close();
   }
 
-  async #entryOf({ gateway, http, https }: Member, texts: Texts): Promise<FleetEntry> {
+  async #entryOf(member: Member, texts: Texts): Promise<FleetEntry> {
+    const { gateway } = member;
     const { digest } = gateway;
     const { configuration, reloads } = GatewayCore.internalsOf(gateway);
     if (this.#since.digest !== digest) this.#since = { digest, at: new Date(configuration.loadedAt).toISOString() };
@@ -97,15 +130,14 @@ export class FleetMember implements Fleet {
     if (lastReload?.outcome !== "refused") this.#refused = null;
     else if (this.#refused?.of !== lastReload && !reloads.isBusy)
       this.#refused = { of: lastReload, shown: await refusedOf(lastReload, texts) };
-    const host = hostname();
-    const [, port] = /:(\d+)$/.exec(http[0] ?? https[0] ?? "") ?? [];
     return {
-      name: port === undefined ? host : `${host}:${port}`,
-      host,
+      name: nameOf(member),
+      host: hostname(),
       version,
       digest,
       since: this.#since.at,
       ready: gateway.ready,
+      ...(this.#acme !== null && { acme: this.#acme }),
       ...(this.#refused !== null && { refused: this.#refused.shown }),
     };
   }
@@ -126,6 +158,11 @@ export class FleetMember implements Fleet {
     }
     return fresh;
   }
+}
+
+function nameOf({ http, https }: Member): string {
+  const [, port] = /:(\d+)$/.exec(http[0] ?? https[0] ?? "") ?? [];
+  return port === undefined ? hostname() : `${hostname()}:${port}`;
 }
 
 async function refusedOf(

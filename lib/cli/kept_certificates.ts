@@ -3,10 +3,11 @@
  * what it orders to all threads.
  */
 import { keepCertificates } from "../acme/keeper.ts";
-import type { AcmeFiles, AcmeSettings, CertificateKeeper } from "../acme/contracts.ts";
+import type { AcmeFiles, AcmeSettings, CertificateKeeper, ChallengeAnswers } from "../acme/contracts.ts";
 import type { Config } from "../config/model.ts";
 import type { GatewayInternals } from "../gateway/internals.ts";
 import type { IssuedCertificates } from "../server/issued_certificates.ts";
+import type { ShareCertificates } from "./shared_certificates.ts";
 
 type Acme = NonNullable<Config["global"]["acme"]>;
 
@@ -14,6 +15,7 @@ export class KeptCertificates {
   readonly #internals: GatewayInternals;
   readonly #files: AcmeFiles;
   readonly #issued: IssuedCertificates;
+  readonly #share: ShareCertificates | null;
   /** Null: the configuration in force does not have `global.acme`, or nothing has begun. */
   #keeper: CertificateKeeper | null = null;
   #state: "new" | "started" | "closed" = "new";
@@ -22,11 +24,12 @@ export class KeptCertificates {
   /** Those that have been logged as waiting for a certificate. */
   #awaited = "";
 
-  /** `files`: below STATE_DIR. Nothing is asked before `start`. */
-  constructor(internals: GatewayInternals, files: AcmeFiles) {
+  /** `files`: below STATE_DIR. `share`: null: this gateway orders for itself. Nothing is asked before `start`. */
+  constructor(internals: GatewayInternals, files: AcmeFiles, share: ShareCertificates | null) {
     const { features, runtime } = internals;
     this.#internals = internals;
     this.#files = files;
+    this.#share = share;
     this.#issued = features.serverTls.issuedIn(runtime);
     internals.certificates = this;
   }
@@ -64,20 +67,21 @@ export class KeptCertificates {
   #open(settings: AcmeSettings): void {
     const { clock, configuration, log } = this.#internals;
     const issued = this.#issued;
-    const keeper = keepCertificates(settings, {
-      clock,
-      log,
-      files: this.#files,
-      answers: {
-        async present(challenges) {
-          for (const challenge of challenges) issued.present(challenge);
-          await Promise.all(challenges.map((each) => configuration.followers?.setChallenge(each, "open")));
-        },
-        async remove(challenges) {
-          for (const challenge of challenges) issued.remove(challenge);
-          await Promise.all(challenges.map((each) => configuration.followers?.setChallenge(each, "over")));
-        },
+    const answers: ChallengeAnswers = {
+      async present(challenges) {
+        for (const challenge of challenges) issued.present(challenge);
+        await Promise.all(challenges.map((each) => configuration.followers?.setChallenge(each, "open")));
       },
+      async remove(challenges) {
+        for (const challenge of challenges) issued.remove(challenge);
+        await Promise.all(challenges.map((each) => configuration.followers?.setChallenge(each, "over")));
+      },
+    };
+    const own = { files: this.#files, answers, clock, log };
+    const fleet = this.#share?.(own) ?? null;
+    const keeper = keepCertificates(settings, {
+      ...own,
+      ...(fleet && { fleet, files: fleet.files, answers: fleet.answers }),
       present(certificates) {
         issued.use(certificates);
         configuration.followers?.useCertificates(certificates);

@@ -20,6 +20,12 @@ export const rollover: RunCommand = async ({ operands: [action], flags }) => {
   const settings = await settingsOf(flags, process.env, {});
   const { configPath, stateDir } = settings;
   if (stateDir === null) throw new Failure("STATE_DIR (--state-dir) is not set, where the account's key is", 2);
+  if (settings.acmeFleetKey !== null)
+    throw new Failure(
+      "the account is that of a fleet (ACME_FLEET_KEY_FILE): ask the gateway that orders, with " +
+        "POST /gateway/acme/rollover",
+      2,
+    );
   const candidate = await openCandidate(await configOf(settings));
   const { snapshot } = candidate.configuration;
   const { acme: configured } = snapshot.global;

@@ -21,6 +21,8 @@ export const ON_DEMAND = {
   stateDir: () => import("./state_dir.ts"),
   /** What keeps certificates of `global.acme`. */
   acme: () => import("./kept_certificates.ts"),
+  /** What shares them with the other gateways of a fleet. */
+  sharedAcme: () => import("./shared_certificates.ts"),
   /** A configuration from a URL, and who is asked for it. */
   remoteConfig: () => import("./remote_config.ts"),
   httpSource: () => import("../source/http_text_server.ts"),
@@ -78,6 +80,7 @@ export function onDemandOf(settings: Settings): Named {
     decisionFile: stateDir !== null && admin !== null,
     auditLog: audit !== null,
     seal,
+    sharedAcme: settings.acmeFleetKey !== null,
     fleet: settings.source?.url.scheme.startsWith("etcd") === true,
   });
   return [...others, ...ofSource];

@@ -106,15 +106,13 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
   const reported = isReported ? open((await ON_DEMAND.reporting()).ReportedGateway, made, supervisor?.threads) : null;
   const gateway = reported ?? open(GatewayCore, made, supervisor?.threads);
   const { configuration } = GatewayCore.internalsOf(gateway);
-  if (kept) await (await ON_DEMAND.stateDir()).restoreState(gateway, kept, ON_DEMAND);
+  const { fleet, share } = await fleetOf(settings, log);
+  if (kept) await (await ON_DEMAND.stateDir()).restoreState(gateway, kept, ON_DEMAND, share);
   if (settings.logsExport !== null) (await ON_DEMAND.logsExport()).exportLogs(settings, gateway, log);
   if (metricsExport !== null) (await ON_DEMAND.metricsExport()).exportMetrics(metricsExport, reported!, log);
   const tls = await httpsFiles(settings, configuration.reader.https, sockets, log);
   const operatorTls = tls?.cert ? { ...tls, features: modules } : null;
   const users = settings.admin?.usersPath ? new (await ON_DEMAND.adminUsers()).UsersFile(settings.admin, log) : null;
-  const fleet = settings.source?.url.scheme.startsWith("etcd")
-    ? new (await ON_DEMAND.fleet()).FleetMember(settings.source, log)
-    : null;
   const admin =
     settings.admin &&
     reported &&
@@ -182,6 +180,14 @@ export async function start(settings: Settings, options: StartOptions, log: Log)
     await Promise.all([gateway.close(0), ...[admin, manager, probes].map((opened) => opened?.server.close())]);
     throw error;
   }
+}
+
+/** As a member of what this gateway starts, and how it shares certificates; null where it does not. */
+async function fleetOf({ source, acmeFleetKey }: Settings, log: Log) {
+  if (!source?.url.scheme.startsWith("etcd")) return { fleet: null, share: null };
+  const fleet = new (await ON_DEMAND.fleet()).FleetMember(source, log);
+  if (acmeFleetKey === null) return { fleet, share: null };
+  return { fleet, share: (await ON_DEMAND.sharedAcme()).sharingIn(fleet, acmeFleetKey) };
 }
 
 /** What there is for `global.acme`. */

@@ -17,6 +17,7 @@ import { Failure } from "./failure.ts";
 import type { TakenOut } from "../upstream/taken_out.ts";
 import type { KeptSessions } from "../admin/views.ts";
 import type { KeptCertificates } from "./kept_certificates.ts";
+import type { ShareCertificates } from "./shared_certificates.ts";
 import { KeptFile, readKeptFile, SEEN, SESSIONS, TAKEN_OUT } from "./kept_files.ts";
 
 type LoadKeptCertificates = () => Promise<{ readonly KeptCertificates: typeof KeptCertificates }>;
@@ -93,25 +94,32 @@ export function readSeen(folder: string): Seen {
 /**
  * Before the gateway serves: upstreams that were taken out when the program ended stay out, what became of requests
  * stays known where it is remembered, and the files of `global.acme` can be used. Throws a `Failure` where they cannot.
+ * `share`: null: certificates are of this gateway alone.
  */
 export async function restoreState(
   gateway: GatewayCore,
   { state, takenOut }: OpenState,
   load: { readonly decisionFile: LoadDecisionFile; readonly acme: LoadKeptCertificates },
+  share: ShareCertificates | null,
 ): Promise<void> {
   const internals = GatewayCore.internalsOf(gateway);
   await restoreTakenOut(internals, takenOut);
   await keepDecisions(internals, state, load.decisionFile);
-  await keepCertificates(internals, state, load.acme);
+  await keepCertificates(internals, state, load.acme, share);
 }
 
 /** A reload may be the first to have `global.acme`. */
-async function keepCertificates(internals: Internals, state: State, load: LoadKeptCertificates): Promise<void> {
+async function keepCertificates(
+  internals: Internals,
+  state: State,
+  load: LoadKeptCertificates,
+  share: ShareCertificates | null,
+): Promise<void> {
   const { configuration, log } = internals;
   const { folder } = state;
   const open = async () => {
     const { KeptCertificates } = await loadCode(load);
-    state.certificates ??= new KeptCertificates(internals, folder.inner(CERTIFICATES));
+    state.certificates ??= new KeptCertificates(internals, folder.inner(CERTIFICATES), share);
     return state.certificates;
   };
   if (configuration.snapshot.global.acme !== undefined) await inState(folder.path, open);

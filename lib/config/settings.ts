@@ -2,6 +2,7 @@
  * The runtime settings of a gateway, read from its flags and the environment, and checked together.
  */
 import { readRegularFile, whyUnreadable } from "../base/regular_file.ts";
+import { readFleetKey } from "./acme_fleet_key.ts";
 import { asksForExport, asksForTraces, SETTINGS, type MANAGER_TABLE } from "./settings_table.ts";
 import { sourceIn, sourceProblems } from "./source_settings.ts";
 import { certificateRules, messagesOf, portProblems, type Rule } from "./settings_rules.ts";
@@ -35,6 +36,7 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
     issues,
   );
   const metricsToken = secret(METRICS_TOKEN, values.metricsToken, values.metricsTokenFile, host, issues);
+  const acmeFleetKey = readFleetKey(values, host, issues);
   issues.push(...problemsTogether(values, password), ...sourceProblems(values));
   // Whoever reads that file would miss the changes.
   if (environment["ADMIN_AUDIT_LOG"])
@@ -47,7 +49,7 @@ export function readSettings(flags: Flags, environment: Environment, host: Gatew
     ? host.readLogsExport!(environment, issues, host.readFile)
     : null;
   if (issues.length > 0) return { ok: false, issues };
-  const secrets = { password, viewerPassword, metricsToken };
+  const secrets = { password, viewerPassword, metricsToken, acmeFleetKey };
   const settings = settingsOf(values as Values, secrets, { tracing, metricsExport, logsExport }, host);
   // Without a certificate the configuration decides whether HTTPS_PORT is opened.
   const clashes = portProblems(settings, settings.serverCertPath !== null);
@@ -58,11 +60,12 @@ interface Secrets {
   readonly password: string | null;
   readonly viewerPassword: string | null;
   readonly metricsToken: string | null;
+  readonly acmeFleetKey: Buffer | null;
 }
 
 function settingsOf(
   values: Values,
-  { password, viewerPassword, metricsToken }: Secrets,
+  { password, viewerPassword, metricsToken, acmeFleetKey }: Secrets,
   exports: Pick<Settings, "tracing" | "metricsExport" | "logsExport">,
   host: Host,
 ): Settings {
@@ -91,6 +94,7 @@ function settingsOf(
     persistence,
     workers,
     stateDir,
+    acmeFleetKey,
     seal,
     audit:
       values.auditLogPath === null

@@ -275,6 +275,12 @@ export const SETTINGS = {
     "Folder of this gateway alone for what outlives it: counts of quotas, the serial of signed configurations, " +
       "upstreams that are taken out.",
   ),
+  acmeFleetKeyPath: optionalSetting(
+    "ACME_FLEET_KEY_FILE",
+    FILE,
+    "File with 32 random bytes, in hex or base64: the key with which gateways whose configuration is in etcd share " +
+      "the certificates that one of them orders.",
+  ),
   auditLogPath: optionalSetting(
     "AUDIT_LOG",
     FILE,

@@ -30,6 +30,8 @@ export interface Settings {
   readonly persistence: "dbless";
   readonly workers: number | "auto";
   readonly stateDir: string | null;
+  /** 32 bytes. Null: certificates of `global.acme` are not shared. */
+  readonly acmeFleetKey: Buffer | null;
   readonly seal: boolean;
   /** Null: there is no audit log. */
   readonly audit: { readonly logPath: string; readonly refusals: boolean; readonly fail: "open" | "closed" } | null;

@@ -124,7 +124,7 @@ const FLAGS: ReadonlySet<string> = new Set(
 /** The beginnings of the variables of all other settings. */
 const FURTHER = new RegExp(
   String.raw`^(?:CONFIG_(?:POLL|TOKEN|CA|CERT|KEY|READ)_|ETCD_|ADMIN_|PROBE_|METRICS_|MANAGER|OTEL_|` +
-    String.raw`SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|AUDIT_|SEAL$)`,
+    String.raw`SERVER_|CA_CERT_|CLIENT_AUTH|PERSISTENCE_|WORKERS$|STATE_DIR$|ACME_|AUDIT_|SEAL$)`,
 );
 
 /** Whether these flags, and the variables that are set, need no other settings than those of this file. */
@@ -160,6 +160,7 @@ const NOTHING_ELSE = {
     persistence: "dbless",
     workers: 1,
     stateDir: null,
+    acmeFleetKey: null,
     audit: null,
     seal: false,
     source: null,

@@ -238,6 +238,8 @@ export type WarningCode =
   | "program_replaced"
   | "certificate_expired"
   | "certificate_expires"
+  | "acme_not_shared"
+  | "acme_unusable"
   | "crl_expired"
   | "crl_expires"
   | "crl_unused"

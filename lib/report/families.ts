@@ -296,6 +296,11 @@ function ofAcme(acme: AcmeState | null): Family[] {
       "Whether the last attempt to order or renew a certificate succeeded; 1 before the first.",
       ofState(({ error }) => (error === null ? 1 : 0)),
     ),
+    gauges(
+      "edge_gateway_acme_fleet_holder",
+      "Whether this gateway orders certificates for its fleet; no sample: it orders for itself alone.",
+      acme === null || acme.fleet === null ? [] : [[[], acme.fleet.isHolder ? 1 : 0]],
+    ),
   ];
 }
 

@@ -60,6 +60,7 @@ export function warningsOf(source: WarningsSource): readonly Warning[] {
     ...ofProgram(source),
     ...ofExpiry(source),
     ...ofCertificates(source),
+    ...ofAcmeFleet(source),
     ...ofRevocationLists(source),
     ...ofKeys(source),
     ...ofIdle(source),
@@ -157,6 +158,29 @@ function* ofCertificates({ certificates, acme, wall }: WarningsSource): Iterable
     else if (notAfter - wall < SOON_MS)
       yield warning("certificate_expires", `${which} expires on ${date}.`, remedy, { path });
   }
+}
+
+function* ofAcmeFleet({ acme, source }: WarningsSource): Iterable<Warning> {
+  if (acme === null) return;
+  const { fleet } = acme;
+  const place = { path: "global.acme" };
+  if (fleet === null && source?.name.startsWith("etcd") === true)
+    yield warning(
+      "acme_not_shared",
+      "Each gateway with this configuration orders certificates for itself, by an account of its own: " +
+        "many of them meet the rate limits of the directory, and a challenge that arrives at another gateway fails.",
+      "Set ACME_FLEET_KEY_FILE, so that one of them orders for all.",
+      place,
+    );
+  const problem = fleet?.problem ?? null;
+  if (problem !== null)
+    yield warning(
+      "acme_unusable",
+      `What the fleet shares of global.acme cannot be used: ${problem}. ` +
+        "This gateway serves the certificates that it has.",
+      "Mend what the message names.",
+      place,
+    );
 }
 
 /** Null: its renewal is not due, or has not failed. Other hosts may fail at any time. */

@@ -29,10 +29,22 @@ export interface AcmeState {
   readonly hosts: readonly AcmeHost[];
   /** The last error, in words; null: the last attempt succeeded. */
   readonly error: string | null;
-  /** When the next attempt, or renewal, begins; null: one is under way. */
+  /** When the next attempt, or renewal, begins; null: one is under way, or begins at another gateway of the fleet. */
   readonly nextAt: number | null;
-  /** Since the program started. */
+  /** Of this gateway, since the program started. */
   readonly orders: { readonly succeeded: number; readonly failed: number };
+  /** Null: this gateway orders for itself. */
+  readonly fleet: AcmeFleetState | null;
+}
+
+/** Of gateways that share their certificates: one of them orders. */
+export interface AcmeFleetState {
+  /** Who orders: the name and the id of its entry in the fleet; null: nobody does, or it is not known. */
+  readonly holder: { readonly id: string; readonly name: string } | null;
+  /** Whether this gateway orders. */
+  readonly isHolder: boolean;
+  /** Why this gateway cannot use what is shared, in words; null: it can. */
+  readonly problem: string | null;
 }
 
 interface AcmeHost {

@@ -34,6 +34,17 @@ export function entriesBelow(key: string): string {
   return `${key}/gateways/`;
 }
 
+/** What the keys begin with that the certificates of a fleet are in. */
+export function acmeBelow(key: string): string {
+  return `${key}/acme/`;
+}
+
+/** The members of a range, or of a watch, for every key that begins with the prefix, which ends with "/". */
+export function rangeBelow(prefix: string): EtcdMessage {
+  // Up to the prefix whose last byte is the next one: "/" is below "0".
+  return { key: base64(prefix), range_end: base64(`${prefix.slice(0, -1)}0`) };
+}
+
 /** As etcd takes and gives keys and values: protobuf's `bytes` in JSON. */
 export function base64(text: string | Buffer): string {
   return Buffer.from(text as string).toString("base64");
@@ -80,6 +91,10 @@ export function keyValues(range: EtcdMessage) {
     if (!isObject(kv) || typeof kv.key !== "string") throw strange("its answer has a key without a name");
     return {
       key: bytes(kv.key).toString(),
+      /** int64 as text; undefined: it was written without one. */
+      lease: typeof kv.lease === "string" ? kv.lease : undefined,
+      /** The revision that has made it. Throws an `EtcdFailure`. */
+      created: () => integer(kv.create_revision),
       state: (what: "revisions" | "texts"): KeyState => ({
         modRevision: integer(kv.mod_revision),
         // An empty value is left out, as protobuf's JSON does with defaults.

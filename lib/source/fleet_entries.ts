@@ -3,7 +3,7 @@
  */
 import { isObject } from "../json_schema/values.ts";
 import type { EtcdCallOptions, EtcdClient } from "./etcd_client.ts";
-import { base64, entriesBelow, keyValues } from "./etcd_keys.ts";
+import { entriesBelow, keyValues, rangeBelow } from "./etcd_keys.ts";
 
 /** As JSON in its entry. Whoever may write there can lie. */
 export interface FleetEntry {
@@ -16,6 +16,8 @@ export interface FleetEntry {
   /** When it came into force: "2026-05-04T03:02:01.000Z". */
   readonly since: string;
   readonly ready: boolean;
+  /** The revision of etcd up to which it serves what the fleet shares of `global.acme`; absent: it shares nothing. */
+  readonly acme?: number;
   /** The text that is published, where the gateway has refused it. */
   readonly refused?: { readonly digest: string | null; readonly at: string; readonly reason: string };
 }
@@ -43,9 +45,7 @@ export async function fleetEntries(
   options: EtcdCallOptions = {},
 ): Promise<ListedEntry[]> {
   const prefix = entriesBelow(key);
-  // Every key that begins with the prefix: up to the prefix whose last byte is the next one. "/" is below "0".
-  const end = `${prefix.slice(0, -1)}0`;
-  const range = { key: base64(prefix), range_end: base64(end), limit: String(MAX_ENTRIES) };
+  const range = { ...rangeBelow(prefix), limit: String(MAX_ENTRIES) };
   const answer = await client.call("/v3/kv/range", range, { maxBytes: MAX_BYTES, ...options });
   const listed = keyValues(answer).map(({ key: name, state }) => ({
     id: name.slice(prefix.length, prefix.length + MAX_ID),
@@ -63,8 +63,8 @@ function entryIn(content: Buffer): FleetEntry | null {
   try {
     const value: unknown = JSON.parse(content.toString());
     if (!isEntry(value)) return null;
-    const { name, host, version, digest, since, ready, refused } = value;
-    const entry = { name, host, version, digest, since, ready };
+    const { name, host, version, digest, since, ready, acme, refused } = value;
+    const entry = { name, host, version, digest, since, ready, ...(acme !== undefined && { acme }) };
     if (refused === undefined) return entry;
     return { ...entry, refused: { digest: refused.digest, at: refused.at, reason: refused.reason } };
   } catch {
@@ -74,9 +74,10 @@ function entryIn(content: Buffer): FleetEntry | null {
 
 function isEntry(value: unknown): value is FleetEntry {
   if (!isObject(value)) return false;
-  const { name, host, version, digest, since, ready, refused } = value;
+  const { name, host, version, digest, since, ready, acme, refused } = value;
   const hasTexts = [name, host, version, digest, since].every((text) => isText(text));
   if (!hasTexts || typeof ready !== "boolean") return false;
+  if (acme !== undefined && !Number.isSafeInteger(acme)) return false;
   if (refused === undefined) return true;
   if (!isObject(refused)) return false;
   return isText(refused.at) && isText(refused.reason) && (refused.digest === null || isText(refused.digest));

@@ -25,6 +25,9 @@ function issues(flags: Flags, environment: Record<string, string> = {}, host: Ho
 }
 
 const TLS = { SERVER_CERT_PATH: "c.pem", SERVER_KEY_PATH: "k.pem" };
+const FLEET_KEY = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const ETCD_SOURCE = { CONFIG_FILE_PATH: "etcd://127.0.0.1/gw.json" };
+const HTTPS_SOURCE = { CONFIG_FILE_PATH: "https://config.example/gw.json" };
 const TOKEN = "Zm9vYmFyYmF6cXV4+/=";
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 
@@ -86,6 +89,7 @@ describe("readSettings", () => {
     expect(settings()).toEqual({
       configPath: "gw.json",
       source: null,
+      acmeFleetKey: null,
       configKeyPath: null,
       tests: "run",
       serverCertPath: null,
@@ -277,6 +281,17 @@ describe("readSettings", () => {
     [{ ...ADMIN, METRICS_TOKEN_FILE: "/gone" }, "METRICS_TOKEN_FILE: cannot read /gone: no such file"],
     [{ ...ADMIN, METRICS_TOKEN_FILE: "/empty" }, "METRICS_TOKEN_FILE: /empty is empty"],
     [{ ...ADMIN, METRICS_TOKEN_FILE: "/short" }, "METRICS_TOKEN_FILE: /short does not contain at least 16 letters"],
+    [
+      { ACME_FLEET_KEY_FILE: "/key" },
+      "ACME_FLEET_KEY_FILE needs a CONFIG_FILE_PATH (--config) that starts with etcds://",
+    ],
+    [{ ...HTTPS_SOURCE, ACME_FLEET_KEY_FILE: "/key" }, "ACME_FLEET_KEY_FILE needs a CONFIG_FILE_PATH (--config)"],
+    [{ ...ETCD_SOURCE, ACME_FLEET_KEY_FILE: "/gone" }, "ACME_FLEET_KEY_FILE: cannot read /gone: no such file"],
+    [{ ...ETCD_SOURCE, ACME_FLEET_KEY_FILE: "/empty" }, "ACME_FLEET_KEY_FILE: /empty is empty: openssl rand -hex 32"],
+    [
+      { ...ETCD_SOURCE, ACME_FLEET_KEY_FILE: "/short" },
+      "ACME_FLEET_KEY_FILE: /short does not contain 32 random bytes in hex or base64: openssl rand -hex 32 prints",
+    ],
     [{ LISTEN_HOST: "0.0.0.0,a:80" }, "LISTEN_HOST: expected host names or IP addresses"],
     [{ ADMIN_CORS_ORIGIN: "*" }, "ADMIN_CORS_ORIGIN: expected origins"],
     [{ ADMIN_HOSTS: "http://gw.lan" }, "ADMIN_HOSTS: expected host names"],
@@ -289,6 +304,7 @@ describe("readSettings", () => {
       if (path === "/empty") return "\n";
       if (path === "/short") return "secret-short\n";
       if (path === "/token") return TOKEN;
+      if (path === "/key") return FLEET_KEY;
       throw Object.assign(new Error(), { code: "ENOENT" });
     };
     const found = issues({}, environment, { readFile });
@@ -317,6 +333,13 @@ describe("readSettings", () => {
     expect(
       settings({ "metrics-token-file": "/t" }, { PROBE_PORT: "9" }, { readFile: () => `${TOKEN}\n` }).metricsToken,
     ).toBe(TOKEN);
+  });
+
+  it("reads the key of ACME_FLEET_KEY_FILE without its final newline", () => {
+    const readFile = () => `${FLEET_KEY}\n`;
+    const { acmeFleetKey } = settings({}, { ...ETCD_SOURCE, ACME_FLEET_KEY_FILE: "/key" }, { readFile });
+    expect(acmeFleetKey).toEqual(Buffer.from(FLEET_KEY, "hex"));
+    expect(settings({}, ETCD_SOURCE).acmeFleetKey).toBeNull();
   });
 
   it("reports everything at once, under the name of the flag or variable that was set", () => {

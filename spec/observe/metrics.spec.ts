@@ -66,6 +66,7 @@ const FAMILIES = [
   "edge_gateway_acme_orders_total counter",
   "edge_gateway_acme_hosts_without_certificate gauge",
   "edge_gateway_acme_last_attempt_successful gauge",
+  "edge_gateway_acme_fleet_holder gauge",
   "edge_gateway_build_info gauge",
   "process_cpu_seconds_total counter",
   "process_start_time_seconds gauge",

@@ -21,7 +21,7 @@ async function told(state: Partial<AcmeState>, pairs: readonly { cert: string; k
   issued.use(pairs.map(({ cert, key }) => ({ cert: Buffer.from(cert), key: Buffer.from(key), hosts: ["a.example"] })));
   const hosts = acme.hosts.map((host) => ({ host, notAfter: null, error: null, isDue: true }));
   const whole = { directory: acme.directory, state: "waiting" as const, hosts, error: null, nextAt: null };
-  issued.state = () => ({ ...whole, orders: { succeeded: 2, failed: 1 }, ...state });
+  issued.state = () => ({ ...whole, orders: { succeeded: 2, failed: 1 }, fleet: null, ...state });
   const samples = (name: string) => gateway.metrics().match(new RegExp(`^${name}.*$`, "gm"));
   const warned = () => gateway.status.warnings.filter(({ code }) => code.startsWith("certificate_"));
   return { gateway, samples, warned };
@@ -45,10 +45,21 @@ describe("reports of global.acme", () => {
       error: "b.example: no route to it",
       next_at: "1970-01-01T00:00:02.000Z",
       orders: { succeeded: 2, failed: 1 },
+      fleet: null,
     });
     expect(view.certificates).toMatchObject([{ where: "global.acme", path: null, names: ["localhost", "127.0.0.1"] }]);
     await gateway.reload(oneService(9));
     expect([gateway.status.acme, gateway.status.certificates]).toEqual([null, []]);
+  });
+
+  it("status and metrics say who orders for the fleet", async () => {
+    const holder = { id: "0f", name: "web-1:8008" };
+    const { gateway, samples } = await told({ fleet: { holder, isHolder: true, problem: null } });
+    expect(statusView(gateway.status).acme!.fleet).toEqual({ holder, is_holder: true, problem: null });
+    expect(samples("edge_gateway_acme_fleet_holder")).toEqual(["edge_gateway_acme_fleet_holder 1"]);
+    const other = await told({ fleet: { holder, isHolder: false, problem: null } });
+    expect(other.samples("edge_gateway_acme_fleet_holder")).toEqual(["edge_gateway_acme_fleet_holder 0"]);
+    expect((await told({})).samples("edge_gateway_acme_fleet_holder")).toBeNull();
   });
 
   it("metrics have the end of each certificate by host, the outcomes of orders, and what is missing", async () => {

@@ -71,6 +71,32 @@ describe("warnings", () => {
     ).toEqual([]);
   });
 
+  it("warns of certificates that a fleet does not share, and of shared ones that this gateway cannot use", () => {
+    const source = {
+      name: "etcd://10.0.0.1/gw.json",
+      up: true,
+      since: NOW,
+      revision: "rev:1",
+      problem: null,
+      copy: null,
+    };
+    const acme = {
+      directory: "https://ca/",
+      hosts: [],
+      error: null,
+      nextAt: null,
+      orders: { succeeded: 0, failed: 0 },
+    };
+    const of = (fleet: NonNullable<WarningsSource["acme"]>["fleet"], from: WarningsSource["source"] = source) =>
+      codes({ source: from, acme: { ...acme, state: "valid", fleet } });
+    expect(of(null)).toEqual(["acme_not_shared"]);
+    expect(of(null, { ...source, name: "https://config.example/gw.json" })).toEqual([]);
+    expect(of(null, null)).toEqual([]);
+    expect(codes({ source })).toEqual([]);
+    expect(of({ holder: null, isHolder: false, problem: null })).toEqual([]);
+    expect(of({ holder: null, isHolder: false, problem: "another key" })).toEqual(["acme_unusable"]);
+  });
+
   it("warns of certificates that have expired or expire within 14 days, with the date", () => {
     const certificate = (days: number) => ({
       where: "global.certificates[0]",

@@ -108,7 +108,8 @@ describe("ask", () => {
     await eventually(() => member.watches.size === 1);
     expect(await server.ask(never)).toBeNull();
     const { changes } = state;
-    member.cluster.keys.set("gw", { value: Buffer.from("restored"), mod: member.cluster.revision });
+    const { revision } = member.cluster;
+    member.cluster.keys.set("gw", { value: Buffer.from("restored"), mod: revision, create: revision });
     for (const watch of member.watches) watch.end();
     await eventually(() => state.changes > changes);
     expect(await server.ask(never)).toMatchObject({ text: Buffer.from("restored"), revision: "rev:2" });

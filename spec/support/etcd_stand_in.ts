@@ -14,6 +14,7 @@ type Answer = (message: Json, response: ServerResponse, request: IncomingMessage
 interface Kv {
   readonly value: Buffer;
   readonly mod: number;
+  readonly create: number;
   readonly lease?: string;
 }
 
@@ -30,7 +31,10 @@ export class Cluster {
     this.revision++;
     const events = Object.entries(values).map(([key, value]) => {
       if (value === null) this.keys.delete(key);
-      else this.keys.set(key, { value: Buffer.from(value as string), mod: this.revision });
+      else {
+        const create = this.keys.get(key)?.create ?? this.revision;
+        this.keys.set(key, { value: Buffer.from(value as string), mod: this.revision, create });
+      }
       const kv = { key: base64(key), mod_revision: String(this.revision), value: base64(value ?? "") };
       return value === null ? { type: "DELETE", kv } : { kv };
     });
@@ -164,13 +168,34 @@ interface Put {
   readonly lease?: string;
 }
 
-function put(cluster: Cluster, { key, value, lease }: Put): Json {
-  if (lease !== undefined && !cluster.leases.has(lease))
-    return etcdError("etcdserver: requested lease not found", 5, 404);
-  const name = Buffer.from(key, "base64").toString();
-  cluster.put({ [name]: Buffer.from(value, "base64") });
-  cluster.keys.set(name, { ...cluster.keys.get(name)!, ...(lease !== undefined && { lease }) });
-  return { header: cluster.header };
+function put(cluster: Cluster, given: Put): Json {
+  const refused = change(cluster, [{ request_put: given }]);
+  return refused ?? { header: cluster.header };
+}
+
+/** All puts and deletes in one revision. An error: a lease is not there, and nothing is changed. */
+function change(cluster: Cluster, operations: readonly Operation[]): Json | null {
+  const puts = operations.flatMap(({ request_put: given }) => given ?? []);
+  const lacks = puts.some(({ lease }) => lease !== undefined && !cluster.leases.has(lease));
+  if (lacks) return etcdError("etcdserver: requested lease not found", 5, 404);
+  const removed = operations.flatMap(({ request_delete_range: given }) => (given ? [nameOf(given.key)] : []));
+  const values = puts.map(({ key, value }) => [nameOf(key), Buffer.from(value, "base64")] as const);
+  const gone = removed.filter((key) => cluster.keys.has(key)).map((key) => [key, null] as const);
+  if (values.length + gone.length > 0) cluster.put(Object.fromEntries([...values, ...gone]));
+  for (const { key, lease } of puts)
+    if (lease !== undefined) cluster.keys.set(nameOf(key), { ...cluster.keys.get(nameOf(key))!, lease });
+  return null;
+}
+
+const nameOf = (key: string) => Buffer.from(key, "base64").toString();
+
+function shown(key: string, { value, mod, create, lease }: Kv, keysOnly: boolean): Json {
+  return {
+    key: base64(key),
+    ...{ create_revision: String(create), mod_revision: String(mod), version: "1" },
+    ...(!keysOnly && value.length > 0 && { value: base64(value) }),
+    ...(lease !== undefined && { lease }),
+  };
 }
 
 /** As after its time, or when it is revoked. */
@@ -183,35 +208,45 @@ function range(cluster: Cluster, message: Json): Json {
   const [from, to] = [message.key, message.range_end].map((key) => Buffer.from(String(key), "base64").toString());
   const kvs = [...cluster.keys]
     .filter(([key]) => key >= from! && key < to!)
-    .map(([key, { value, mod }]) => ({ key: base64(key), mod_revision: String(mod), value: base64(value) }));
+    .map(([key, kv]) => shown(key, kv, message.keys_only === true));
   return { header: cluster.header, ...(kvs.length > 0 && { kvs, count: String(kvs.length) }) };
 }
 
+interface Operation {
+  readonly request_range?: { readonly key: string; readonly keys_only?: boolean };
+  readonly request_put?: Put;
+  readonly request_delete_range?: { readonly key: string };
+}
+
 interface Transaction {
-  readonly compare?: readonly { readonly key: string; readonly mod_revision: string }[];
-  readonly success: readonly {
-    readonly request_range?: { readonly key: string; readonly keys_only?: boolean };
-    readonly request_put?: Put;
+  readonly compare?: readonly {
+    readonly key: string;
+    readonly target: "MOD" | "CREATE";
+    readonly mod_revision?: string;
+    readonly create_revision?: string;
   }[];
+  readonly success: readonly Operation[];
+  readonly failure?: readonly Operation[];
 }
 
 /** Of reads, or of writes. */
-function transaction(cluster: Cluster, { compare = [], success }: Transaction): Json {
-  const nameOf = (key: string) => Buffer.from(key, "base64").toString();
-  const isTrue = compare.every(({ key, mod_revision: mod }) => String(cluster.keys.get(nameOf(key))?.mod ?? 0) === mod);
-  if (!isTrue) return { header: cluster.header };
-  const puts = success.flatMap(({ request_put: put }) => put ?? []);
-  if (puts.length > 0)
-    cluster.put(Object.fromEntries(puts.map(({ key, value }) => [nameOf(key), Buffer.from(value, "base64")])));
-  const responses = success.map(({ request_range: { key, keys_only: only } = { key: "" } }) => {
-    const header = { revision: String(cluster.revision) };
-    if (key === "") return { response_put: { header } };
-    const found = cluster.keys.get(nameOf(key));
-    if (found === undefined) return { response_range: { header } };
-    const value = only === true || found.value.length === 0 ? {} : { value: base64(found.value) };
-    return { response_range: { header, kvs: [{ key, mod_revision: String(found.mod), version: "1", ...value }] } };
+function transaction(cluster: Cluster, { compare = [], success, failure = [] }: Transaction): Json {
+  const isTrue = compare.every(({ key, target, mod_revision: mod, create_revision: create }) => {
+    const kv = cluster.keys.get(nameOf(key));
+    return target === "CREATE" ? String(kv?.create ?? 0) === create : String(kv?.mod ?? 0) === mod;
   });
-  return { header: cluster.header, succeeded: true, responses };
+  const operations = isTrue ? success : failure;
+  const refused = change(cluster, operations);
+  if (refused !== null) return refused;
+  const responses = operations.map(({ request_range: given, request_put: written }) => {
+    const header = { revision: String(cluster.revision) };
+    if (given === undefined) return written ? { response_put: { header } } : { response_delete_range: { header } };
+    const name = nameOf(given.key);
+    const found = cluster.keys.get(name);
+    if (found === undefined) return { response_range: { header } };
+    return { response_range: { header, kvs: [shown(name, found, given.keys_only === true)] } };
+  });
+  return { header: cluster.header, ...(isTrue && { succeeded: true }), responses };
 }
 
 function base64(text: string | Buffer): string {

@@ -262,6 +262,7 @@ function certificateCard(): Part<[Status | null, number]> {
       const rows = [...awaited.map(awaitedRow), ...list.map((each) => certificateRow(each, now))];
       const ofLists = [...lists].sort(byEnd).map((each) => revocationListRow(each, now));
       const failed = acme?.error ?? null;
+      const fleet = acme?.fleet ?? null;
       replace(
         body,
         rows.length === 0
@@ -269,6 +270,7 @@ function certificateCard(): Part<[Status | null, number]> {
           : el("ul", { class: "list" }, ...rows),
         ofLists.length > 0 && el("ul", { class: "list", "aria-label": "Revocation lists" }, ...ofLists),
         failed !== null && el("p", { class: "muted" }, `The last order has failed: ${failed}`),
+        fleet !== null && el("p", { class: "muted" }, whoOrders(fleet)),
       );
     },
     // Its text has whole days.
@@ -276,12 +278,23 @@ function certificateCard(): Part<[Status | null, number]> {
       [...certificates, ...lists].map((each) => [each, until(each.not_after, now)]),
       acme?.hosts,
       acme?.error,
+      acme?.fleet,
     ],
   );
   return {
     node: card("Certificates", null, body),
     update: (status, now) => status !== null && draw(status, now),
   };
+}
+
+function whoOrders({
+  holder,
+  is_holder: isHolder,
+  problem,
+}: NonNullable<NonNullable<Status["acme"]>["fleet"]>): string {
+  if (problem !== null) return `What the fleet shares cannot be used: ${problem}`;
+  if (isHolder) return "This gateway orders for its fleet.";
+  return holder === null ? "No gateway of the fleet orders at present." : `${holder.name} orders for the fleet.`;
 }
 
 function byEnd(a: { readonly not_after: string }, b: { readonly not_after: string }): number {

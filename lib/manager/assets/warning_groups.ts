@@ -25,6 +25,7 @@ const FAILING = new Set<string>([
   "program_replaced",
   "tests_failed",
   "certificate_expired",
+  "acme_unusable",
   "crl_expired",
   "counters_down",
   "workers_missing",
