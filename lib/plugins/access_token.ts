@@ -192,28 +192,30 @@ export function withoutName<Why extends string>(why: Why): Exclude<Why, UnfitCla
   return why.startsWith("claims.") ? "claims" : (why as Exclude<Why, UnfitClaims>);
 }
 
-/**
- * Returns a function that refuses with a challenge (RFC 6750 §3), without `error` if there was no token. `scopes`: for
- * `forbidden`.
- */
+interface ChallengeOptions {
+  /** The challenges of a refusal, of which one has the parameters `error`: see `challengesBy`. */
+  readonly challenges: (exchange: Exchange, error: string) => HeaderList;
+  /** For `forbidden`. */
+  readonly scopes: readonly string[];
+}
+
+/** Returns a function that refuses with challenges (RFC 6750 §3), without `error` if there was no token. */
 export function tokenRefusals<Why extends "claims" | "unfit" | (string & {})>(
   plugin: string,
-  realm: string,
   refusals: Readonly<Record<Why, Refusal>>,
-  scopes: readonly string[] = [],
+  { challenges, scopes }: ChallengeOptions,
 ): (exchange: Exchange, why: Exclude<Why, "claims"> | UnfitClaims) => Reply {
-  const challenge = `Bearer realm=${quotedString(realm)}`;
-  return ({ call }, verdict) => {
+  return (exchange, verdict) => {
+    const { call } = exchange;
     const why = withoutName(verdict) as Why;
     const [code, detail, rule = why === "claims" ? verdict : undefined] = refusals[why];
-    if (code === "token_missing") return problem(call, code, { detail, headers: ["WWW-Authenticate", challenge] });
-    if (code === "auth_unavailable")
+    if (code === "token_missing") return problem(call, code, { detail, headers: challenges(exchange, "") });
+    if (code === "auth_unavailable" || code === "rate_limited")
       return problem(call, code, { detail, headers: ["Retry-After", "5"], why: `${plugin}: ${why}` });
+    const kind = why.startsWith("proof ") ? "invalid_dpop_proof" : "invalid_token";
     const error =
-      code === "forbidden"
-        ? `error="insufficient_scope", scope=${quotedString(scopes.join(" "))}`
-        : 'error="invalid_token"';
-    const headers = ["WWW-Authenticate", `${challenge}, ${error}, error_description=${quotedString(detail)}`];
+      code === "forbidden" ? `error="insufficient_scope", scope=${quotedString(scopes.join(" "))}` : `error="${kind}"`;
+    const headers = challenges(exchange, `, ${error}, error_description=${quotedString(detail)}`);
     return problem(call, code, { detail, headers, why: `${plugin}: ${why}`, rule });
   };
 }

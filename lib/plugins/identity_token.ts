@@ -50,7 +50,8 @@ export const identityToken: Plugin<typeof schema> = {
     tools.keep("published", content.toString(), () => publication([key!, ...others].map(jwkOf), published));
     const settings = { kid, issuer: issuer ?? gatewayName, audience, ttlS };
     const remembered = tools.keep("tokens", settings, () => tools.verdicts.part<Remembered>());
-    const replaced = headerReplacer([header]);
+    // Where the gateway's token takes the place of the client's, the proof that belongs to that goes with it.
+    const replaced = headerReplacer(header.toLowerCase() === "authorization" ? [header, "DPoP"] : [header]);
 
     const tokenOf = (identity: string, groups: readonly string[]): string => {
       const now = clock.wall();

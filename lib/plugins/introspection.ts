@@ -13,6 +13,7 @@ import { integer, object, oneOf, optional, withDefault, type Infer } from "../co
 import { HttpClient, type Client, type ClientFailure } from "../client/client.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { memoryCounters } from "../store/memory.ts";
 import {
   admission,
   BYTES_PER_CHARACTER,
@@ -34,6 +35,16 @@ import type { Plugin, Tools } from "./plugin.ts";
 import { audiencesOf, protectedResource, RESOURCE_METADATA } from "./resource_metadata.ts";
 import { SingleFlight } from "./single_flight.ts";
 import { sparseCount } from "./sparse_count.ts";
+import {
+  BINDING_REFUSALS,
+  bindingCheck,
+  boundAdmission,
+  challengesBy,
+  checkDpop,
+  DPOP,
+  dpopMembers,
+  proofHeaders,
+} from "./token_binding.ts";
 import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
 const seconds = (max: number, describe: string) => integer({ min: 0, max, describe });
@@ -43,6 +54,7 @@ const schema = object(
     url: httpUrl("The introspection endpoint of the authorization server."),
     ...CLIENT_FIELDS,
     token_from: TOKEN_PLACES,
+    dpop: DPOP,
     scopes: SCOPES,
     ...CLAIM_FIELDS,
     leeway_s: withDefault(seconds(3600, "Allowed clock difference for exp and nbf, in seconds."), 0),
@@ -70,6 +82,7 @@ const schema = object(
       checkClient(value, complain);
       checkTls(value.url, value.tls, complain);
       checkClaimHeaders(value, complain);
+      checkDpop(value.dpop, value.tokenFrom, complain);
     },
   },
 );
@@ -81,27 +94,34 @@ export const introspection: Plugin<typeof schema> = {
   schema,
   guards: true,
   identifies: true,
-  ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
-  secretParameters: ({ tokenFrom }) => queryPlaces(tokenFrom),
+  ownHeaders: ({ claimsToHeaders, dpop }) => [...Object.values(claimsToHeaders ?? {}), ...proofHeaders(dpop)],
+  secretParameters: ({ tokenFrom, dpop }) => [...queryPlaces(tokenFrom), ...proofHeaders(dpop)],
   dials: { why: "introspection", urls: ({ url }) => [url] },
-  resource: ({ resourceMetadata, scopes }) => protectedResource(resourceMetadata, { scopes }),
-  code: { HttpClient, SharedMemory },
+  resource: ({ resourceMetadata, scopes, dpop }) =>
+    protectedResource(resourceMetadata, { scopes, members: dpopMembers(dpop) }),
+  code: { HttpClient, memoryCounters, SharedMemory },
   create(config, tools) {
     const tls = clientTls(config.tls);
     const client = tools.keep("client", { tls }, () => tools.client({ tls }));
     const tokens = tools.keep("tokens", config, () => introspector(config, tools, client));
-    const readToken = tokenReader(config.tokenFrom);
+    const { dpop, scopes } = config;
+    const readToken = tokenReader(config.tokenFrom, dpop);
     const admit = admission(config);
-    const refuse = tokenRefusals("introspection", tools.gatewayName, REFUSALS, config.scopes);
+    const refuse = tokenRefusals("introspection", REFUSALS, {
+      challenges: challengesBy(dpop, tools.gatewayName),
+      scopes,
+    });
     const logPassed = sparseCount(tools.clock, (requests, error: string) => {
       const fields = { plugin: tools.scope.path, host: new URL(config.url).host, requests, error };
       tools.log.warn("introspection admits requests because its server cannot be asked", fields);
     });
     const assumed = tools.verifiedClaims === null ? null : { active: true, ...tools.verifiedClaims };
+    const admitting = boundAdmission({ check: bindingCheck(dpop, tools), admit, refuse });
     return (next) => {
-      const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
+      const admitBound = admitting(next);
+      const settle = (exchange: Exchange, verdict: Verdict, token: string | null): Reply | Promise<Reply> => {
         if (typeof verdict === "string") return refuse(exchange, verdict);
-        if (!("error" in verdict)) return admit(next, exchange, verdict);
+        if (!("error" in verdict)) return admitBound(exchange, verdict, token);
         const { error, isOfServer } = verdict;
         // A request whose client disconnected is not forwarded.
         if (config.onError === "deny" || !isOfServer || exchange.call.aborted) {
@@ -117,13 +137,15 @@ export const introspection: Plugin<typeof schema> = {
         exchange.call.personal = true;
         return admit(next, exchange, { identity, claims, groups, headers: [] });
       };
-      if (assumed !== null) return (exchange) => settle(exchange, tokens.examine(assumed));
+      if (assumed !== null) return (exchange) => settle(exchange, tokens.examine(assumed), null);
       return (exchange) => {
         const token = readToken(exchange);
         if (token === undefined) return refuse(exchange, "missing");
         if (token === null) return refuse(exchange, "ambiguous");
         const verdict = tokens.verdict(token, exchange.call);
-        return verdict instanceof Promise ? verdict.then((late) => settle(exchange, late)) : settle(exchange, verdict);
+        return verdict instanceof Promise
+          ? verdict.then((late) => settle(exchange, late, token))
+          : settle(exchange, verdict, token);
       };
     };
   },
@@ -132,6 +154,7 @@ export const introspection: Plugin<typeof schema> = {
 /** Error code and detail of each refusal. */
 const REFUSALS = {
   ...TOKEN_REFUSALS,
+  ...BINDING_REFUSALS,
   inactive: ["token_invalid", "The access token is not active."],
   expired: ["token_invalid", "The access token has expired."],
 } as const;

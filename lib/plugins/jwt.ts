@@ -16,6 +16,7 @@ import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/tls_fields.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
+import { memoryCounters } from "../store/memory.ts";
 import {
   admission,
   BYTES_PER_CHARACTER,
@@ -39,6 +40,16 @@ import { checkTls, clientTls, httpUrl } from "./endpoint.ts";
 import type { Plugin, Tools } from "./plugin.ts";
 import { audiencesOf, protectedResource, RESOURCE_METADATA } from "./resource_metadata.ts";
 import { NO_KEYS, signedClaims, typeCheck } from "./signed_token.ts";
+import {
+  BINDING_REFUSALS,
+  bindingCheck,
+  boundAdmission,
+  challengesBy,
+  checkDpop,
+  DPOP,
+  dpopMembers,
+  proofHeaders,
+} from "./token_binding.ts";
 import { queryPlaces, TOKEN_PLACES, tokenReader } from "./token_place.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
@@ -89,6 +100,7 @@ const fields = object(
       ["at+jwt", "JWT", "absent"],
     ),
     from: TOKEN_PLACES,
+    dpop: DPOP,
     ...CLAIM_FIELDS,
   },
   {
@@ -113,6 +125,7 @@ const fields = object(
       if (value.exp === "optional" && value.require.includes("exp"))
         complain('is in "require": leave it out of one of them', "exp");
       checkClaimHeaders(value, complain);
+      checkDpop(value.dpop, value.from, complain);
     },
   },
 );
@@ -153,38 +166,41 @@ export const jwt: Plugin<Schema<Config>> = {
   schema: schema as Schema<Config>,
   guards: true,
   identifies: true,
-  ownHeaders: ({ claimsToHeaders }) => Object.values(claimsToHeaders ?? {}),
-  secretParameters: ({ from }) => queryPlaces(from),
+  ownHeaders: ({ claimsToHeaders, dpop }) => [...Object.values(claimsToHeaders ?? {}), ...proofHeaders(dpop)],
+  secretParameters: ({ from, dpop }) => [...queryPlaces(from), ...proofHeaders(dpop)],
   dials: { why: "jwks", urls: ({ jwksUri }) => (jwksUri === undefined ? [] : [jwksUri]) },
-  resource: ({ resourceMetadata, scopes }) => protectedResource(resourceMetadata, { scopes }),
-  code: { HttpClient, SharedMemory },
+  resource: ({ resourceMetadata, scopes, dpop }) =>
+    protectedResource(resourceMetadata, { scopes, members: dpopMembers(dpop) }),
+  code: { HttpClient, memoryCounters, SharedMemory },
   create(config, tools) {
     const algorithms = algorithmsOf(config);
     const source = keySource(config, algorithms, tools);
     const check = verifier(config, algorithms, tools);
-    const readToken = tokenReader(config.from);
-    const admit = admission(config);
+    const { dpop, scopes } = config;
+    const readToken = tokenReader(config.from, dpop);
     const algorithm = [...REFUSALS.algorithm, config.alg === undefined ? "algs" : "alg"] as const;
     const [code, detail] = REFUSALS.audience;
     const audience = [code, detail, config.aud === undefined ? "resource_metadata" : "aud"] as const;
     const refusals = { ...REFUSALS, algorithm, audience };
-    const refuse = tokenRefusals("jwt", tools.gatewayName, refusals, config.scopes);
+    const refuse = tokenRefusals("jwt", refusals, { challenges: challengesBy(dpop, tools.gatewayName), scopes });
+    const admitting = boundAdmission({ check: bindingCheck(dpop, tools), admit: admission(config), refuse });
     const assumed = tools.verifiedClaims === null ? null : assumedVerdict(config, tools.verifiedClaims, tools.clock);
     return (next) => {
-      const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
-        return typeof verdict === "string" ? refuse(exchange, verdict) : admit(next, exchange, verdict);
+      const admit = admitting(next);
+      const settle = (exchange: Exchange, verdict: Verdict, token: string | null): Reply | Promise<Reply> => {
+        return typeof verdict === "string" ? refuse(exchange, verdict) : admit(exchange, verdict, token);
       };
-      if (assumed !== null) return (exchange) => settle(exchange, assumed());
+      if (assumed !== null) return (exchange) => settle(exchange, assumed(), null);
       return (exchange) => {
         const token = readToken(exchange);
         if (token === undefined) return refuse(exchange, "missing");
         if (token === null) return refuse(exchange, "ambiguous");
         const keys = source.current();
         const verdict = check(token, keys);
-        if (verdict !== NO_KEYS && verdict !== "unknown key") return settle(exchange, verdict);
+        if (verdict !== NO_KEYS && verdict !== "unknown key") return settle(exchange, verdict, token);
         const more = source.more(exchange.call);
-        if (more === null) return settle(exchange, verdict);
-        return more.then((later) => settle(exchange, later === keys ? verdict : check(token, later)));
+        if (more === null) return settle(exchange, verdict, token);
+        return more.then((later) => settle(exchange, later === keys ? verdict : check(token, later), token));
       };
     };
   },
@@ -302,6 +318,7 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
 /** Error code and detail of each refusal. */
 const REFUSALS = {
   ...TOKEN_REFUSALS,
+  ...BINDING_REFUSALS,
   critical: ["token_invalid", "The access token asks for extensions that are not known here."],
   algorithm: ["token_invalid", "The access token is signed with an algorithm that is not accepted here."],
   type: ["token_invalid", "The access token is of a type that is not accepted here.", "typ"],

@@ -7,6 +7,7 @@ import {
   createHmac,
   createPublicKey,
   createSecretKey,
+  hash,
   sign,
   timingSafeEqual,
   verify,
@@ -194,19 +195,34 @@ function namedKey(entry: unknown, accepted: readonly Algorithm[]): NamedKey | nu
   const { kid, use, key_ops: operations, alg, kty, ...parts } = entry as Record<string, unknown>;
   if (isStated(use) && use !== "sig") return null;
   if (isStated(operations) && !(Array.isArray(operations) && operations.includes("verify"))) return null;
+  const jwk = publicPart({ kty, ...parts });
+  const key = jwk && publicKeyOf(jwk);
+  if (key === null) return null;
+  const algorithms = accepted.filter((name) => (!isStated(alg) || alg === name) && unfitness(key, name) === undefined);
+  return algorithms.length === 0 ? null : { id: typeof kid === "string" ? kid : null, algorithms, key };
+}
+
+/** The members of a JSON Web Key that make its public key; null where one is missing. */
+export function publicPart(jwk: Readonly<Record<string, unknown>>): JsonWebKey | null {
+  const { kty } = jwk;
   // Symmetric keys ("oct") are secrets and do not belong in a public set.
-  const members = PUBLIC_MEMBERS[kty as string];
-  if (members === undefined) return null;
+  const members = typeof kty === "string" && Object.hasOwn(PUBLIC_MEMBERS, kty) ? PUBLIC_MEMBERS[kty]! : null;
+  if (members === null || !members.every((name) => typeof jwk[name] === "string")) return null;
+  return Object.fromEntries(members.map((name) => [name, jwk[name]]));
+}
+
+/** Null: it is no key. */
+export function publicKeyOf(jwk: JsonWebKey): KeyObject | null {
   try {
-    const jwk = { kty, ...Object.fromEntries(members.map((name) => [name, parts[name]])) } as JsonWebKey;
-    const key = createPublicKey({ key: jwk, format: "jwk" });
-    const algorithms = accepted.filter(
-      (name) => (!isStated(alg) || alg === name) && unfitness(key, name) === undefined,
-    );
-    return algorithms.length === 0 ? null : { id: typeof kid === "string" ? kid : null, algorithms, key };
+    return createPublicKey({ key: jwk, format: "jwk" });
   } catch {
     return null;
   }
+}
+
+/** The SHA-256 thumbprint of a `publicPart` (RFC 7638). */
+export function thumbprint(jwk: JsonWebKey): string {
+  return hash("sha256", JSON.stringify(jwk), "base64url");
 }
 
 /** Some issuers write a member that they leave open as null, "" or []. */
@@ -214,8 +230,9 @@ function isStated(member: unknown): boolean {
   return member !== undefined && member !== null && member !== "" && !(Array.isArray(member) && member.length === 0);
 }
 
+/** In the order of thumbprints (RFC 7638 §3.2, RFC 8037 §2). */
 const PUBLIC_MEMBERS: Readonly<Record<string, readonly string[]>> = {
-  RSA: ["n", "e"],
-  EC: ["crv", "x", "y"],
-  OKP: ["crv", "x"],
+  RSA: ["e", "kty", "n"],
+  EC: ["crv", "kty", "x", "y"],
+  OKP: ["crv", "kty", "x"],
 };

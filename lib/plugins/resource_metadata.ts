@@ -155,14 +155,10 @@ function textOf(parameters: readonly Parameter[]): string {
   return parameters.map(({ text }) => text).join(", ");
 }
 
+/** A parameter of a challenge (RFC 9110 §11.2). */
+const PARAMETER = String.raw`[\w-]+ *= *(?:"(?:[^"\\]|\\.)*"|[^\s",=]+)`;
 /** One challenge with its parameters, and no other one behind it (RFC 9110 §11.6.1). */
-const TOKEN_CHALLENGE = new RegExp(
-  String.raw`^(?:Bearer|DPoP)(?: +P(?: *, *P)*)? *$`.replaceAll(
-    "P",
-    String.raw`[\w-]+ *= *(?:"(?:[^"\\]|\\.)*"|[^\s",=]+)`,
-  ),
-  "i",
-);
+const TOKEN_CHALLENGE = new RegExp(`^(?:Bearer|DPoP)(?: +${PARAMETER}(?: *, *${PARAMETER})*)? *$`, "i");
 
 /**
  * The audiences of which `aud` must have one; null: any. What an instance names itself (`aud`, or `claims` with `aud`)

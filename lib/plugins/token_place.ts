@@ -21,8 +21,11 @@ export const TOKEN_PLACES = withDefault(anyOf([PLACE, array(PLACE, { min: 1 })],
 /** Returns the token; undefined when there is none, null when there are different ones, in one place or in several. */
 type TokenReader = (exchange: Exchange) => string | undefined | null;
 
-export function tokenReader(places: string | readonly string[]): TokenReader {
-  const [only, ...others] = [places].flat().map(readerOf);
+/** `dpop`: which schemes of the header Authorization have tokens. */
+export function tokenReader(places: string | readonly string[], dpop?: "accept" | "require"): TokenReader {
+  const schemes: AccessTokenScheme[] = dpop === undefined ? ["bearer"] : ["dpop"];
+  if (dpop === "accept") schemes.push("bearer");
+  const [only, ...others] = [places].flat().map((place) => readerOf(place, schemes));
   if (others.length === 0) return only!;
   return (exchange) => {
     let token = only!(exchange);
@@ -40,8 +43,16 @@ export function queryPlaces(places: string | readonly string[]): string[] {
   return [places].flat().flatMap((place) => (place.startsWith("query:") ? [place.slice("query:".length)] : []));
 }
 
-function readerOf(place: string): TokenReader {
-  if (place === "header") return ({ headers }) => bearerToken(headers);
+/** RFC 6750 §2.1, RFC 9449 §7.1. */
+type AccessTokenScheme = "bearer" | "dpop";
+
+/** Whether the access token in Authorization comes with a proof. */
+export function isDpopRequest({ headers }: Pick<Exchange, "headers">): boolean {
+  return headerToken(headers, ["dpop"]) !== undefined;
+}
+
+function readerOf(place: string, schemes: readonly AccessTokenScheme[]): TokenReader {
+  if (place === "header") return ({ headers }) => headerToken(headers, schemes);
   const name = place.slice(place.indexOf(":") + 1);
   if (place.startsWith("cookie:")) return ({ headers }) => onlyOne(cookieValues(headers, name));
   return ({ query }) => onlyOne(queryValues(query, name));
@@ -53,9 +64,13 @@ function onlyOne(found: readonly string[]): string | undefined | null {
   return found.length === 1 || found.every((each) => each === found[0]) ? found[0] : null;
 }
 
-function bearerToken(headers: HeaderList): string | undefined | null {
+function headerToken(headers: HeaderList, schemes: readonly AccessTokenScheme[]): string | undefined | null {
   const value = onlyOne(headerValues(headers, "authorization"));
   if (value === undefined || value === null) return value;
-  if (value.length < 8 || value.slice(0, 7).toLowerCase() !== "bearer ") return undefined;
-  return value.slice(7).trim() || undefined;
+  for (const scheme of schemes)
+    if (value.charCodeAt(scheme.length) === SPACE && value.slice(0, scheme.length).toLowerCase() === scheme)
+      return value.slice(scheme.length).trim() || undefined;
+  return undefined;
 }
+
+const SPACE = 0x20;

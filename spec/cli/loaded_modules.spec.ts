@@ -286,7 +286,7 @@ describe("the program loads what is named, and only that,", () => {
     [
       "jwt",
       { alg: "HS256", secret: "a secret of more than thirty-two bytes" },
-      ["client/client", "base/shared_memory"],
+      ["client/client", "store/memory", "base/shared_memory"],
     ],
     ["concurrency", { max_in_flight: 1 }, ["store/memory", "store/held_counts"]],
     ["request_size_limit", { max_payload_size: 1 }, []],

@@ -57,6 +57,14 @@ const partsOf = (token: string) =>
 const claimsOf = (exchange: Exchange) => partsOf(tokenOf(exchange))[1]!;
 
 describe("the token", () => {
+  it("takes the place of the client's in Authorization, and the proof of that goes with it (RFC 9449 §7.1)", () => {
+    const headers = ["Authorization", "DPoP t", "DPoP", "p", "X-Other", "o"];
+    const { headers: own } = made(PEM, { header: "Authorization" }).sent({ headers });
+    expect([headerValue(own, "dpop"), headerValue(own, "x-other")]).toEqual([undefined, "o"]);
+    expect(headerValue(own, "authorization")).toMatch(/^ey/);
+    expect(headerValue(made(PEM).sent({ headers }).headers, "dpop")).toBe("p");
+  });
+
   it("names the caller, the issuer and the audience, and is signed with the first key of the file", () => {
     const { sent } = made(PEM + pemOf("ed25519"), { issuer: "the gateway" });
     const token = tokenOf(sent());
