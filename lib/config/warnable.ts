@@ -9,6 +9,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
   "bot_protection",
   "compress",
   "cors",
+  "json_body",
   "request_headers",
   "request_size_limit",
   "request_validation",

@@ -28,6 +28,7 @@ export const KINDS = {
   compress: async () => (await import("../plugins/compress.ts")).compress,
   response_cache: async () => (await import("../plugins/cache/response_cache.ts")).responseCache,
   request_validation: async () => (await import("../plugins/request_validation.ts")).requestValidation,
+  json_body: async () => (await import("../plugins/json_body.ts")).jsonBody,
   mirror: async () => (await import("../plugins/mirror.ts")).mirror,
   fault: async () => (await import("../plugins/fault.ts")).fault,
   concurrency: async () => (await import("../plugins/concurrency.ts")).concurrency,

@@ -128,21 +128,27 @@ export function wholeRequest<Stop>(
 }
 
 /**
+ * The chunks of a reply's body, see `wholeBody`. Where reading stopped, the stream is paused behind the chunks that
+ * `take` got, and can be read on.
+ */
+export function wholeReply<Stop>(body: Readable, take: Take<Stop>): Promise<Buffer[] | Stop> {
+  return wholeBody(body, take, brokenReply);
+}
+
+/** Gets each chunk, and all pieces of the body with it. Null: reading goes on. */
+type Take<Stop> = (chunk: Buffer, pieces: readonly Buffer[]) => Stop | null;
+
+/**
  * The chunks of a body, or the result of `take` for the chunk at which reading stopped. Rejects with `broken` if the
  * body ends early.
  */
-function wholeBody<Stop>(
-  body: Readable,
-  take: (chunk: Buffer) => Stop | null,
-  broken: Broken,
-  clock?: Clock,
-): Promise<Buffer[] | Stop> {
+function wholeBody<Stop>(body: Readable, take: Take<Stop>, broken: Broken, clock?: Clock): Promise<Buffer[] | Stop> {
   return new Promise((resolve, reject) => {
     const pieces = new JoinedPieces();
     const write = (chunk: Buffer) => {
       timer?.restart();
-      const stopped = take(chunk);
       pieces.add(chunk);
+      const stopped = take(chunk, pieces.all);
       if (stopped === null) return true;
       timer?.cancel();
       stop();

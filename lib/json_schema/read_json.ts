@@ -6,6 +6,8 @@ import { pointerStep } from "./values.ts";
 
 type Refused = { readonly at: string; readonly problem: string };
 
+/** The problem of a text that is no JSON at all, for every parser. */
+export const NOT_JSON = "is not JSON";
 /** Other parsers have limits too, and some crash beyond them. */
 const MAX_DEPTH = 100;
 
@@ -21,7 +23,7 @@ export function* readJson(bytes: Buffer): Generator<void, { readonly value: unkn
   try {
     value = JSON.parse(text);
   } catch {
-    return { at: "", problem: "is not JSON" };
+    return { at: "", problem: NOT_JSON };
   }
   return (yield* ambiguity(text)) ?? { value };
 }
@@ -87,7 +89,8 @@ function* ambiguity(text: string): Generator<void, Refused | null> {
 /** About a millisecond. */
 const PAUSE_CHARACTERS = 65_536;
 
-function closingQuote(text: string, opening: number): number {
+/** Where the string ends that begins there, in text that is valid JSON. */
+export function closingQuote(text: string, opening: number): number {
   for (let i = text.indexOf('"', opening + 1); ; i = text.indexOf('"', i + 1)) {
     let slashes = 0;
     while (text.charCodeAt(i - 1 - slashes) === 0x5c) slashes++;

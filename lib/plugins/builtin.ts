@@ -13,6 +13,7 @@ import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
 import { identityToken } from "./identity_token.ts";
 import { introspection } from "./introspection.ts";
+import { jsonBody } from "./json_body.ts";
 import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
 import { mcp } from "./mcp/mcp.ts";
@@ -53,6 +54,7 @@ export const BUILTIN = {
   compress,
   response_cache: responseCache,
   request_validation: requestValidation,
+  json_body: jsonBody,
   mirror,
   fault,
   concurrency,

@@ -8,6 +8,7 @@
  * HEAD and 304 have the headers of the GET (§9.3.2, §15.4.5).
  */
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
+import { DIGESTS, withWeakTag } from "../http/changed_content.ts";
 import { acceptedCodings } from "../http/content_coding.ts";
 import type { Exchange } from "../http/exchange.ts";
 import {
@@ -17,7 +18,6 @@ import {
   headerValues,
   nameSet,
   tokens,
-  withHeader,
   withoutHeader,
   withoutHeaders,
   type HeaderList,
@@ -94,11 +94,8 @@ function mayEncode({ status, headers, body }: Reply, minBytes: number, isListed:
   return length === undefined || Number(length) >= minBytes;
 }
 
-/**
- * Headers that describe the exact bytes of the content: Content-Range (RFC 9110 §14.4) and digests (RFC 9530, RFC 3230,
- * RFC 1864).
- */
-const FIXED = ["content-range", "content-digest", "repr-digest", "digest", "content-md5"];
+/** Headers that describe the exact bytes of the content: Content-Range (RFC 9110 §14.4) and digests. */
+const FIXED = ["content-range", ...DIGESTS];
 
 function forbids(headers: HeaderList): boolean {
   return (
@@ -148,11 +145,6 @@ function isOfEncoded(asked: HeaderList, headers: HeaderList): boolean {
   return (
     etag?.startsWith('"') === true && headerValues(asked, "if-none-match").some((value) => value.includes(`W/${etag}`))
   );
-}
-
-function withWeakTag(headers: HeaderList): HeaderList {
-  const etag = headerValue(headers, "etag");
-  return etag?.startsWith('"') === true ? withHeader(headers, "ETag", `W/${etag}`) : headers;
 }
 
 function encodedHeaders(headers: HeaderList, coding: Coding): HeaderList {

@@ -10,7 +10,8 @@ import { Readable } from "node:stream";
 import { SharedCount } from "../base/shared_counts.ts";
 import { createTimeSlices } from "../base/time_slices.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
-import { describeNode, nodeAt, offsetAt, type Json, type JsonNode, type Path } from "../config/json.ts";
+import { describeNode, nodeAt, offsetAt, type Json, type Path } from "../config/json.ts";
+import { plainJson } from "../config/plain_json.ts";
 import {
   boolean,
   INVALID,
@@ -24,10 +25,10 @@ import {
 } from "../config/schema.ts";
 import { BODILESS } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
+import { headerValues, withoutHeader } from "../http/headers.ts";
+import { isJsonType } from "../http/media_type.ts";
 import { formDecoded, parametersOf } from "../http/query.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { wholeRequest } from "../http/whole_body.ts";
 import {
   andThen,
   compileJsonSchema,
@@ -39,7 +40,7 @@ import {
   Work,
 } from "../json_schema/json_schema.ts";
 import type { CompiledSchema, Done, TextTypes } from "../json_schema/json_schema.ts";
-import { LONG_MEMORY, SHORT_BODY, SHORT_MEMORY, sizeOfValues } from "../json_schema/value_memory.ts";
+import { heldBodies } from "./held_bodies.ts";
 import type { Plugin } from "./plugin.ts";
 
 const schema = object(
@@ -97,7 +98,7 @@ function jsonSchema(describe: string): Schema<WrittenSchema, boolean | { readonl
       const { kind } = node;
       if (kind !== "object" && kind !== "boolean")
         return report(context, at, node, `expected a JSON Schema, found ${describeNode(node)}`);
-      const written = plain(node);
+      const written = plainJson(node);
       const compiled = compileJsonSchema(written);
       if ("check" in compiled) return { ...compiled, written };
       for (const { at: path, message, isAtKey = false } of compiled) {
@@ -110,23 +111,9 @@ function jsonSchema(describe: string): Schema<WrittenSchema, boolean | { readonl
       }
       return INVALID;
     },
-    show: plain,
+    show: plainJson,
     jsonSchema: () => ({ description: describe, type: ["object", "boolean"] }),
   };
-}
-
-function plain(node: JsonNode): Json {
-  switch (node.kind) {
-    case "array":
-      return node.items.map(plain);
-    case "object":
-      return Object.fromEntries([...node.members].map(([key, value]) => [key, plain(value)]));
-    case "null":
-    case "other":
-      return null;
-    default:
-      return node.value;
-  }
 }
 
 /** `body` is null if it is missing, undefined if it is optional. */
@@ -141,7 +128,7 @@ export const requestValidation: Plugin<typeof schema> = {
     const parts = partChecks(query, headers, bodySchema);
     const mayBeMissing = ({ method }: Exchange) => !bodyRequired || BODILESS.has(method);
     const nextSlice = createTimeSlices();
-    const held = count("bytes of bodies");
+    const bodies = heldBodies({ clock, count, maxBytes, use: "checked" });
 
     /** Null when the request fits. */
     const refusal = (exchange: Exchange, body: Buffer | null | undefined): Reply | null | Promise<Reply | null> => {
@@ -164,46 +151,18 @@ export const requestValidation: Plugin<typeof schema> = {
       return verdict();
     };
 
-    const withBody = async (
+    const withBody = (
       exchange: Exchange,
       body: Readable,
       next: (exchange: Exchange) => Reply | Promise<Reply>,
-    ): Promise<Reply> => {
-      const { call } = exchange;
-      const tooLarge = () =>
-        problem(call, "body_too_large", { detail: `The request body may have at most ${maxBytes} bytes.` });
-      const tooMany = () =>
-        problem(call, "body_too_large", { detail: "The request body has more values than fit in memory." });
-      const busy = () =>
-        problem(call, "overloaded", {
-          detail: "Too many request bodies are being checked at the moment. Try again shortly.",
-        });
-      const length = Number(headerValue(exchange.headers, "content-length") ?? 0);
-      if (length > maxBytes) return tooLarge();
-      if (held.total + length > MAX_HELD) return busy();
-      if (hasToken(headerValue(exchange.headers, "expect"), "100-continue")) call.inform(100, []);
-      let received = 0;
-      let memory = 0;
-      try {
-        const read = await wholeRequest(body, clock, (chunk) => {
-          if (received + chunk.length > maxBytes) return tooLarge;
-          if (!held.take(MAX_HELD, chunk.length)) return busy;
-          received += chunk.length;
-          memory += sizeOfValues(chunk, received);
-          return memory > LONG_MEMORY.most ? tooMany : null;
-        });
-        if (typeof read === "function") return read();
-        const isMissing = received === 0 && mayBeMissing(exchange);
-        const refused = await (received > SHORT_BODY ? LONG_MEMORY : SHORT_MEMORY).take(memory, () =>
-          refusal(exchange, isMissing ? undefined : Buffer.concat(read)),
-        );
+    ): Promise<Reply> =>
+      bodies.whole(exchange, body, async ({ pieces, length, withRoom }) => {
+        const isMissing = length === 0 && mayBeMissing(exchange);
+        const refused = await withRoom(() => refusal(exchange, isMissing ? undefined : Buffer.concat(pieces)));
         if (refused !== null) return refused;
-        const again = Readable.from(read, { objectMode: false });
-        return await next(exchange.with({ body: again, headers: withoutHeader(exchange.headers, "expect") }));
-      } finally {
-        held.give(received);
-      }
-    };
+        const again = Readable.from(pieces, { objectMode: false });
+        return next(exchange.with({ body: again, headers: withoutHeader(exchange.headers, "expect") }));
+      });
 
     return (next) => (exchange) => {
       const { body } = exchange;
@@ -222,8 +181,6 @@ const MAX_VIOLATIONS = 50;
 const LEAST_WORK = 100_000;
 const WORK_PER_BYTE = 20;
 const MAX_WORK = 10_000_000;
-/** Bytes of bodies that all instances buffer at a time, in all workers. */
-const MAX_HELD = 268_435_456;
 
 function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined, withHeaders: boolean): number {
   let bytes = (body?.length ?? 0) + query.length;
@@ -253,19 +210,11 @@ function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   return problem(call, "request_invalid", { detail, members: { violations } });
 }
 
-function isJson(contentType: string): boolean {
-  const [type = "", ...parameters] = contentType.split(";").map((part) => part.trim().toLowerCase());
-  if (type !== "application/json" && !(type.startsWith("application/") && type.endsWith("+json"))) return false;
-  return parameters.every(
-    (parameter) => !parameter.startsWith("charset") || parameter === "charset=utf-8" || parameter === 'charset="utf-8"',
-  );
-}
-
 function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schema: CompiledSchema, run: Run): Done {
   if (body === undefined) return undefined;
   if (body === null || body.length === 0) return run.add("", "is required");
   const types = headerValues(headers, "content-type");
-  const isCalledJson = types.length === 1 && isJson(types[0]!);
+  const isCalledJson = types.length === 1 && isJsonType(types[0]!);
   const isEncoded = headerValues(headers, "content-encoding").some((coding) => coding.toLowerCase() !== "identity");
   if (!isCalledJson || isEncoded) {
     run.part = "headers";

@@ -60,6 +60,11 @@ export function comparedTemplate(describe: string): Schema<ComparedText, string>
   return templateSchema(describe, compileCompared);
 }
 
+/** A text in a body: control characters and any other ones pass, and parameters of the path are decoded. */
+export function textTemplate(describe: string): Schema<Template, string> {
+  return templateSchema(describe, compileText);
+}
+
 type Part = { readonly text: string } | Placeholder;
 
 interface Placeholder {
@@ -226,6 +231,18 @@ export function decodedParam(param: string): string | null {
   } catch {
     return null;
   }
+}
+
+function compileText(parts: readonly Part[]): Template {
+  const piece = (part: Part): string | Template => {
+    if ("text" in part) return part.text;
+    if (part.of !== "param") return part.read;
+    return (exchange) => {
+      const param = part.read(exchange);
+      return decodedParam(param) ?? param;
+    };
+  };
+  return joined(parts.map(piece), (text) => text);
 }
 
 function compileHeader(parts: readonly Part[]): Template | string {
