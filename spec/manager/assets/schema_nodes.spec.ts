@@ -193,4 +193,7 @@ describe("an error of the gateway", () => {
 });
 
 /** Schemas of messages, which are JSON Schemas themselves. */
-const OPEN = ["body", "query", "headers"].map((name) => `request_validation.${name}`);
+const OPEN = [
+  ...["body", "query", "headers"].map((name) => `request_validation.${name}`),
+  ...["request.default", "request.set", "response.default", "response.set"].map((name) => `json_body.${name}[]`),
+];
