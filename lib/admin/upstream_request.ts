@@ -41,14 +41,18 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
   if (!who.isLive())
     return problem(call, "unauthenticated", { detail: "The session has ended meanwhile. Nothing has been changed." });
   const internals = GatewayCore.internalsOf(gateway);
-  const { features, runtime } = internals;
-  const { takenOutOf } = await loadCode(features.onDemand.takenOut);
+  const { takenOutOf } = await loadCode(internals.features.onDemand.takenOut);
+  const upstreams = takenOutOf(internals);
   const [service, id] = named;
-  const peer = runtime.peer(service, id);
-  if (peer === undefined)
+  if (!upstreams.has({ service, id }))
     return problem(call, "route_not_found", { detail: "The configuration in force has no such upstream." });
-  const before = peer.takenOut?.state ?? "use";
-  const isSet = takenOutOf(internals).set({ service, id, state });
+  const out = internals.runtime.peer(service, id)?.takenOut ?? null;
+  if (state === "use" && out !== null && out.as !== id)
+    return problem(call, "conflict", {
+      detail: `It is taken out with all endpoints of the upstream ${JSON.stringify(out.as)}: use that.`,
+    });
+  const before = upstreams.stateOf({ service, id });
+  const isSet = upstreams.set({ service, id, state });
   await logChange(options, {
     user: who.user,
     address: clientAddress,
@@ -61,12 +65,13 @@ export async function upstreamRequest(inbound: Inbound, who: By, options: Upstre
   });
   await isSet;
   await refresh("counts");
-  const shown = gateway.health.services
-    .find(({ name }) => name === service)
-    ?.upstreams.find((upstream) => upstream.id === id);
-  return shown === undefined
-    ? problem(call, "route_not_found", { detail: "A reload has removed the upstream meanwhile." })
-    : json(200, view(shown));
+  if (!upstreams.has({ service, id }))
+    return problem(call, "route_not_found", { detail: "A reload has removed the upstream meanwhile." });
+  const { upstreams: shown = [] } = gateway.health.services.find(({ name }) => name === service) ?? {};
+  const own = shown.find((upstream) => upstream.id === id);
+  if (own !== undefined) return json(200, view(own));
+  const endpoints = shown.filter((each) => internals.runtime.peer(service, each.id)?.upstream === id);
+  return json(200, { id, admin_state: state === "use" ? null : state, endpoints: view(endpoints) });
 }
 
 /** Null: they are not percent-encoded. */

@@ -216,9 +216,9 @@ async function showTail(readers: readonly TailReader[]): Promise<void> {
 async function setUpstream(asked: Extract<ToWorker, { readonly type: "setUpstream" }>): Promise<void> {
   const { service, id } = asked;
   try {
-    const { takeOutNamed } = await loadCode(features.onDemand.takenOut);
+    const { takeOut } = await loadCode(features.onDemand.takenOut);
     const upstreams = runtime.upstreamsOf(service);
-    if (upstreams !== undefined) takeOutNamed(upstreams, asked, runtime.healthTools.changes);
+    if (upstreams !== undefined) takeOut(upstreams.upstreamSet, asked, runtime.healthTools.changes);
   } catch (error) {
     threadLog().error("an upstream cannot be taken out", { service, upstream: id, error: messageOf(error) });
   }

@@ -64,7 +64,7 @@ export const balancedBy: Balancing["balancedBy"] = (service, upstreamSet, tools)
     const split = shares === undefined ? null : splitPicker(shares, { plans, picker }, hashKey);
     const isAlone = hasOneServer(service, tools) && plans[0]!.health === null;
     const chosen = split ?? (isAlone ? onlyPicker(peers[0]!) : picker(peers));
-    const sticky = stickyOf(service, { peers, signed, clock }, lasting);
+    const sticky = stickyOf(service, { peers, former: formerIds(plans), signed, clock }, lasting);
     return {
       plans,
       split,
@@ -119,10 +119,14 @@ function healthPlans(
     });
 }
 
+function formerIds(plans: readonly UpstreamPlan[]): StickyOptions["former"] {
+  return new Map(plans.flatMap(({ peer, formerId }) => (formerId === undefined ? [] : [[formerId, peer] as const])));
+}
+
 /** Null: the service has no sticky sessions. */
 function stickyOf(
   service: Service,
-  given: Pick<StickyOptions, "peers" | "signed" | "clock">,
+  given: Pick<StickyOptions, "peers" | "former" | "signed" | "clock">,
   lasting: Threads,
 ): Sticky | null {
   if (service.sticky === undefined) return null;

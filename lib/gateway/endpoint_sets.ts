@@ -100,6 +100,7 @@ class FollowedUpstreams implements UpstreamSetPlan {
     this.#endpoints = this.#wanted();
     this.#beside = new Map(this.upstreamSet.peers.map((peer) => [peer.id, peer]));
     this.following = {
+      service,
       records: [...this.#records.values()],
       names: [...this.#names.values()],
       refresh: () => this.#refresh(),

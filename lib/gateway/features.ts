@@ -33,7 +33,7 @@ import type { IssuedCertificates } from "../server/issued_certificates.ts";
 import type { ListenerFeatures } from "../server/listener.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { AnyResponseParser } from "../upstream/response_parser.ts";
-import type { takeOutNamed, TakenOut, UpstreamState } from "../upstream/taken_out.ts";
+import type { takeOut, TakenOut, UpstreamState } from "../upstream/taken_out.ts";
 import type {
   BeforeRoutes,
   CompileTools,
@@ -328,10 +328,12 @@ export interface OnDemand {
   tail(): Promise<typeof tailCode>;
   /** For the administrator, who takes upstreams out of traffic. */
   takenOut(): Promise<{
-    readonly takeOutNamed: typeof takeOutNamed;
+    readonly takeOut: typeof takeOut;
     /** `internals`: `GatewayInternals`. */
     takenOutOf(internals: object): {
       restore(kept: readonly TakenOut[]): void;
+      has(upstream: Pick<UpstreamState, "service" | "id">): boolean;
+      stateOf(upstream: Pick<UpstreamState, "service" | "id">): UpstreamState["state"];
       set(upstream: UpstreamState): Promise<void>;
     };
   }>;

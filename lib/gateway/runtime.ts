@@ -10,6 +10,7 @@ import type { Log } from "../base/log.ts";
 import { ALONE, isWorker, type ThreadCount, type Threads } from "../base/threads.ts";
 import type { KeptState, ToolCode } from "../plugins/plugin.ts";
 import type { ConnectionCounts } from "../server/limits.ts";
+import type { Service } from "../config/model.ts";
 import type { HashSecret, MemoryCounters, QuotaTables } from "../store/caller_tables.ts";
 import type { GatewayCounters } from "../store/counters.ts";
 import type { BalancedService, Balancing } from "../upstream/balancing.ts";
@@ -113,6 +114,8 @@ export interface UpstreamSetPlan extends BalancedService {
 
 /** How the endpoints of a service follow what name servers say. */
 export interface EndpointsFollowing {
+  /** As configured: an upstream of it may have no endpoint at the moment. */
+  readonly service: Pick<Service, "upstreams">;
   /** The records that it follows. */
   readonly records: readonly TargetsRecord[];
   /** The names whose addresses it follows. */

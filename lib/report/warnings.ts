@@ -314,7 +314,8 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
     const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again.`;
     yield warning("circuit_open", message, "Find out why its upstreams fail.", place);
   }
-  for (const { id, host, port, state, reason, adminState } of upstreams) {
+  const named = new Set<string>();
+  for (const { id, host, port, state, reason, adminState, adminId } of upstreams) {
     const which = `Upstream "${id}" (${host}:${port}) of service "${name}"`;
     const why = reason === null ? "" : ` (${reason})`;
     const own = { path: `services.${name}.upstreams.${id}`, service: name };
@@ -333,16 +334,17 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
         own,
       );
     }
-    if (adminState !== null) {
+    if (adminId !== null && !named.has(adminId)) {
+      named.add(adminId);
       const what =
         adminState === "drain"
           ? "(drained): it gets no new requests, but those of its sticky sessions"
           : "(ejected): it gets no requests";
       yield warning(
         "upstream_taken_out",
-        `${which} is taken out ${what}.`,
+        `${adminId === id ? which : `Upstream "${adminId}" of service "${name}"`} is taken out ${what}.`,
         "Use it again once it is ready; no reload does.",
-        own,
+        { ...own, path: `services.${name}.upstreams.${adminId}` },
       );
     }
   }

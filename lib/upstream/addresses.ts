@@ -35,6 +35,7 @@ export class Names extends LookUps<Name> {
       host,
       addresses,
       hasHadSeveral: true,
+      loneAddress: null,
       isAwaited: false,
       onChange: () => ignore,
       connectOptions: () => connectOptions(() => Promise.resolve(addresses), address),
@@ -46,6 +47,7 @@ export class Names extends LookUps<Name> {
 export class Name extends LookUp<readonly Address[]> implements HostName {
   /** By the latest successful look-up, and the same array until they change; empty before the first. */
   addresses: readonly Address[] = [];
+  loneAddress: Address | null = null;
   #hasHadSeveral = false;
   /** What `hasHadSeveral` was at the last change. */
   #wasOfSeveral = false;
@@ -120,6 +122,7 @@ export class Name extends LookUp<readonly Address[]> implements HostName {
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
     if (this.addresses.length > 1) this.#isOfSeveral();
+    else if (!this.hasHadSeveral) this.loneAddress = this.addresses[0]!;
     this.#wasOfSeveral = this.hasHadSeveral;
     this.#names.tools.log.debug("the addresses of a name have changed", {
       host: this.name,

@@ -302,6 +302,8 @@ export interface HostName {
   readonly addresses: readonly Address[];
   /** Whether it has had more than one at a time, in any thread. */
   readonly hasHadSeveral: boolean;
+  /** The last one that it had alone, before it had several; null: it is not known. */
+  readonly loneAddress: Address | null;
   /** Whether its first look-up is on the way. */
   readonly isAwaited: boolean;
   /** Called when `addresses` has changed, and after the first look-up. Returns what ends it. */

@@ -39,18 +39,18 @@ export function recordEndpoints(
     if (i > 0 && targets[i - 1]!.priority !== priority) rank++;
     const name = host.includes(":") ? `[${host}]` : host;
     const share = weight > 0 ? weight : weighed.has(priority) ? SMALL_WEIGHT : 1;
-    return { ...common, id: `${id}/${name}:${port}`, host, port, weight: share, rank };
+    return { ...common, id: `${id}/${name}:${port}`, upstream: id, host, port, weight: share, rank };
   });
 }
 
 /**
  * One for each address, all with the same part of the weight. A name that has never had several at a time is one
  * endpoint under the upstream's own id, whose connections follow it to another address: so is one that has not been
- * looked up yet.
+ * looked up yet. The address of that one has its sticky sessions later.
  */
 export function addressEndpoints(
   upstream: NamedUpstream,
-  { addresses, hasHadSeveral }: Pick<HostName, "addresses" | "hasHadSeveral">,
+  { addresses, hasHadSeveral, loneAddress }: Pick<HostName, "addresses" | "hasHadSeveral" | "loneAddress">,
 ): readonly UpstreamEndpoint[] {
   const { id, weight, backup = false, ...common } = upstream;
   const rank = backup ? 1 : 0;
@@ -58,7 +58,15 @@ export function addressEndpoints(
   const share = exactly(weight / addresses.length);
   return inOrder(addresses).map((address) => {
     const host = address.address.includes(":") ? `[${address.address}]` : address.address;
-    return { ...common, id: `${id}/${host}:${common.port}`, address, weight: share, rank };
+    return {
+      ...common,
+      id: `${id}/${host}:${common.port}`,
+      upstream: id,
+      address,
+      weight: share,
+      rank,
+      ...(address.address === loneAddress?.address && { formerId: id }),
+    };
   });
 }
 

@@ -19,6 +19,8 @@ export interface StickyOptions {
   readonly service: ServiceName;
   /** All upstreams of the service, also those with weight 0. */
   readonly peers: readonly Peer[];
+  /** Those that had another id before, by that. */
+  readonly former: ReadonlyMap<string, Peer>;
   /** Name of the cookie. */
   readonly cookie: string;
   /** How long a cookie holds, in seconds; 0: as long as the browser keeps it. */
@@ -45,6 +47,8 @@ const SIGNATURE_BYTES = 16;
 /** The names of all upstreams in cookies that end with one term. */
 interface Term {
   readonly peers: ReadonlyMap<string, Peer>;
+  /** By their former names: what clients have from then leads to them, and the next reply has the present name. */
+  readonly former: ReadonlyMap<string, Peer>;
   /** By the id of the upstream. */
   readonly names: ReadonlyMap<string, string>;
 }
@@ -69,6 +73,7 @@ export class Sticky {
   /** Everything behind it. */
   readonly #attributes: string;
   readonly #read = (value: string): Peer | null => this.#peerOf(value);
+  readonly #readPresent = (value: string): Peer | null => this.#termOf(value)?.peers.get(value) ?? null;
 
   constructor(options: StickyOptions) {
     const { service, ttlS } = options;
@@ -94,7 +99,7 @@ export class Sticky {
    * ejected, or a backup that is not needed any more.
    */
   session(exchange: Exchange): Peer | null {
-    const peer = this.#named(exchange);
+    const peer = this.#named(exchange, this.#read);
     if (peer === null || !peer.health.usable || peer.takenOut?.state === "eject") return null;
     // The sessions of a backup end when another upstream is back.
     return peer.isBackup && healthyOf(this.#options.peers).some(({ rank }) => rank < peer.rank) ? null : peer;
@@ -116,7 +121,8 @@ export class Sticky {
 
   #withCookie(exchange: Exchange, reply: Reply, codeBefore: string | null): Reply {
     const { code, upstream } = exchange.call.notes;
-    if (upstream === null || code !== codeBefore || this.#named(exchange)?.id === upstream) return reply;
+    if (upstream === null || code !== codeBefore || this.#named(exchange, this.#readPresent)?.id === upstream)
+      return reply;
     const number = this.#termMs === 0 ? 0 : this.#current() + TERMS + 1;
     const value = this.#term(number).names.get(upstream)!;
     const secure = exchange.scheme === "https" ? "; Secure" : "";
@@ -126,17 +132,23 @@ export class Sticky {
   }
 
   /** The upstream of the first valid cookie of the first four; null without one. */
-  #named({ headers }: Exchange): Peer | null {
-    return findCookie(headers, this.#options.cookie, this.#read, MAX_COOKIES);
+  #named({ headers }: Exchange, read: (value: string) => Peer | null): Peer | null {
+    return findCookie(headers, this.#options.cookie, read, MAX_COOKIES);
   }
 
   #peerOf(value: string): Peer | null {
-    if (this.#termMs === 0) return this.#term(0).peers.get(value) ?? null;
+    const term = this.#termOf(value);
+    return term?.peers.get(value) ?? term?.former.get(value) ?? null;
+  }
+
+  /** Null: the cookie has ended, or is none. */
+  #termOf(value: string): Term | null {
+    if (this.#termMs === 0) return this.#term(0);
     const number = Number.parseInt(value, 36);
     const current = this.#current();
     // No gateway writes later terms, unless its clock is ahead by a whole time to live: the number of tables stays
     // bounded.
-    return number > current && number <= current + 2 * TERMS ? (this.#term(number).peers.get(value) ?? null) : null;
+    return number > current && number <= current + 2 * TERMS ? this.#term(number) : null;
   }
 
   #current(): number {
@@ -149,12 +161,15 @@ export class Sticky {
   #term(number: number): Term {
     const known = this.#terms.get(number);
     if (known !== undefined) return known;
-    const { peers, service, key, signed } = this.#options;
+    const { peers, former, service, key, signed } = this.#options;
     const before = signed.get(number);
     const end = this.#termMs === 0 ? "" : `${number.toString(36)}.`;
     const nameOf = (id: string) => before?.get(id) ?? end + signature(key, [service.name, id, number]);
-    const names = new Map(peers.map(({ id }) => [id, nameOf(id)]));
-    const term = { names, peers: new Map(peers.map((peer) => [names.get(peer.id)!, peer])) };
+    const ids = [...peers.map(({ id }) => id), ...former.keys()];
+    const names = new Map(ids.map((id) => [id, nameOf(id)]));
+    const byName = (all: Iterable<readonly [string, Peer]>) =>
+      new Map(Array.from(all, ([id, peer]) => [names.get(id)!, peer]));
+    const term = { names, peers: byName(peers.map((peer) => [peer.id, peer] as const)), former: byName(former) };
     for (const terms of [this.#terms, signed])
       for (const other of terms.keys()) if (other <= this.#current()) terms.delete(other);
     this.#terms.set(number, term);

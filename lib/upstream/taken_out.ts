@@ -2,14 +2,18 @@
  * Upstreams that the administrator has taken out of traffic, until they are used again. "drain": they get no requests
  * but those of their sticky sessions; "eject": none. Requests in flight end as they are.
  *
+ * An upstream of the configuration is taken out with all its endpoints, also those that it has later; one endpoint is
+ * taken out by its own id, which goes before.
+ *
  * Their weight is 0 meanwhile, with which no picker chooses an upstream: not at first, not for a retry, and not if no
  * other is healthy.
  */
 import type { HealthTools } from "./contracts.ts";
-import type { Peer, UpstreamSet } from "./upstream_set.ts";
+import type { UpstreamSet } from "./upstream_set.ts";
 
 export interface UpstreamState {
   readonly service: string;
+  /** Of an upstream of the configuration, or of an endpoint. */
   readonly id: string;
   readonly state: "drain" | "eject" | "use";
   /** Since when it has been taken out, in milliseconds since 1970. Default: not known. */
@@ -21,39 +25,24 @@ export interface TakenOut extends UpstreamState {
 }
 
 /**
- * "use" brings it back with its weight. `changes`: of `HealthTools`: each thread says that another choice is possible.
+ * "use" brings it back with its weight. There may be no endpoint of this id yet: threads look names up at different
+ * times. `changes`: of `HealthTools`: each thread says that another choice is possible.
  */
 export function takeOut(
-  peer: Peer,
-  { state, since = null }: Pick<UpstreamState, "state" | "since">,
-  changes: HealthTools["changes"],
-): void {
-  const weight = peer.takenOut?.weight ?? peer.weight;
-  peer.takenOut = state === "use" ? null : { state, since, weight };
-  peer.weight = state === "use" ? weight : 0;
-  Atomics.add(changes, 0, 1);
-}
-
-/**
- * The same by name. An endpoint of a record or a name may not be there yet: threads look it up at different times.
- * `following`: whether the service has such upstreams.
- */
-export function takeOutNamed(
-  { upstreamSet, following }: { readonly upstreamSet: UpstreamSet; readonly following?: object },
+  upstreamSet: UpstreamSet,
   { id, state, since = null }: Omit<UpstreamState, "service">,
   changes: HealthTools["changes"],
 ): void {
-  if (following === undefined || state === "use") upstreamSet.awaited.delete(id);
-  else upstreamSet.awaited.set(id, { state, since });
-  const peer = upstreamSet.withId(id);
-  if (peer !== undefined) takeOut(peer, { state, since }, changes);
+  if (state === "use") upstreamSet.takenOut.delete(id);
+  else upstreamSet.takenOut.set(id, { state, since });
+  for (const peer of upstreamSet.peers)
+    if (peer.id === id || peer.upstream === id) upstreamSet.weigh(peer, peer.takenOut?.weight ?? peer.weight);
+  Atomics.add(changes, 0, 1);
 }
 
 /** All that are taken out. */
 export function takenOut(upstreamSets: readonly UpstreamSet[]): readonly TakenOut[] {
-  return upstreamSets.flatMap(({ service, peers }) =>
-    peers.flatMap(({ id, takenOut }) =>
-      takenOut === null ? [] : [{ service, id, state: takenOut.state, since: takenOut.since }],
-    ),
+  return upstreamSets.flatMap((upstreamSet) =>
+    Array.from(upstreamSet.takenOut, ([id, { state, since }]) => ({ service: upstreamSet.service, id, state, since })),
   );
 }

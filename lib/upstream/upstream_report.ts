@@ -23,6 +23,8 @@ export interface UpstreamReport extends Omit<HealthReport, "state"> {
   /** How an administrator or operator has taken it out, and since when; null: not, or not known. */
   readonly adminState: "drain" | "eject" | null;
   readonly adminSince: number | null;
+  /** The id by which it was taken out: its own, or that of its upstream; null: it is not. */
+  readonly adminId: string | null;
   /** Of the requests that meet no condition of a split, 0 to 1, as things stand. */
   readonly share: number;
   /** Whether it gets what no split takes. */
@@ -60,6 +62,7 @@ export function upstreamSetReport(
       inFlight,
       adminState: takenOut?.state ?? null,
       adminSince: takenOut?.since ?? null,
+      adminId: takenOut?.as ?? null,
     };
     const isOfRest = rest?.has(peer) ?? !backup;
     return { id, host, port, weight, group, backup, ...now, share: shares.get(peer) ?? 0, rest: isOfRest };

@@ -42,11 +42,13 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
   health: UpstreamHealth;
   /** As configured, or 0 while it is taken out; 0: no new requests. A reload may change it. */
   weight = 1;
+  /** The id of the upstream of the configuration whose endpoint it is. `apply` sets it. */
+  upstream: string;
   /**
-   * What the administrator has said, and the configured weight; null: nothing. It stays over reloads as long as the
-   * service has an upstream of this id. See `taken_out.ts`.
+   * What the administrator has said, by which id, its own or that of its upstream, and the configured weight; null:
+   * nothing. `UpstreamSet.weigh` sets it.
    */
-  takenOut: { readonly state: "drain" | "eject"; readonly since: number | null; readonly weight: number } | null = null;
+  takenOut: (TakenOutState & { readonly as: string; readonly weight: number }) | null = null;
   /** As configured; null: none. A reload may change it. */
   group: string | null = null;
   /** It gets requests only while none of a lower rank is usable. `applyHealth` sets it. */
@@ -61,7 +63,7 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
 
   constructor(id: string, pool: Pool, health: UpstreamHealth = ALWAYS_USABLE) {
     const { host, port } = pool.options;
-    this.id = this.label = id;
+    this.id = this.label = this.upstream = id;
     this.host = host;
     this.port = port;
     this.authority = authorityOf(pool.options);
@@ -91,6 +93,12 @@ export class Peer implements UpstreamDestination<Pool>, WeighedUpstream {
     // A timeout in the middle of a body may be the client's fault, if it does not read.
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.countFailure(fault.message);
   }
+}
+
+/** How an administrator has taken an upstream out, and since when, in milliseconds since 1970; null: not known. */
+interface TakenOutState {
+  readonly state: "drain" | "eject";
+  readonly since: number | null;
 }
 
 /** What endpoints are called in metrics that have no name of their own there. */
@@ -137,6 +145,10 @@ export interface UpstreamEndpoint extends Standing {
 
 /** Which requests an endpoint gets, and with what. */
 interface Standing {
+  /** The id of the upstream whose endpoint it is. Default: its own. */
+  readonly upstream?: string;
+  /** What it was called before, in cookies of sticky sessions. Default: nothing else. */
+  readonly formerId?: string;
   /** 0: no new requests. */
   readonly weight: number;
   /** It gets requests only while none of a lower rank is usable. Default 0. */
@@ -157,8 +169,11 @@ export interface UpstreamPlan extends Standing {
 export class UpstreamSet {
   readonly service: string;
   #byId: ReadonlyMap<string, Peer> = new Map();
-  /** By id: how endpoints that are not there yet are taken out, see `takeOutNamed`. */
-  readonly awaited = new Map<string, { readonly state: "drain" | "eject"; readonly since: number | null }>();
+  /**
+   * What the administrator has said, by the id of an upstream of the configuration, or of an endpoint, which may not be
+   * there yet. It stays over reloads. See `taken_out.ts`.
+   */
+  readonly takenOut = new Map<string, TakenOutState>();
   /** Null: no circuit breaker is configured. */
   breaker: CircuitBreaker | null = null;
   /** Null: no retries were configured. */
@@ -193,7 +208,7 @@ export class UpstreamSet {
 
   /**
    * Puts a configuration into force, but for the health of upstreams that have settings for it: `applyHealth` does.
-   * What is taken out stays so, wherever its id leads to now.
+   * What is taken out stays so, wherever its id leads to now, and whatever endpoints it has.
    */
   apply(
     plans: readonly UpstreamPlan[],
@@ -203,10 +218,9 @@ export class UpstreamSet {
     this.#byId = new Map(plans.map(({ peer }) => [peer.id, peer]));
     const staying = new Set(plans.map(({ peer }) => peer.health));
     for (const { health } of before.values()) if (!staying.has(health)) health.close();
-    for (const { peer, weight, group = null, health } of plans) {
-      const out = before.get(peer.id)?.takenOut ?? this.awaited.get(peer.id) ?? null;
-      peer.takenOut = out && { ...out, weight };
-      peer.weight = peer.takenOut === null ? weight : 0;
+    for (const { peer, upstream = peer.id, weight, group = null, health } of plans) {
+      peer.upstream = upstream;
+      this.weigh(peer, weight);
       peer.group = group;
       if (health !== null) continue;
       peer.health.close();
@@ -214,6 +228,14 @@ export class UpstreamSet {
     }
     this.breaker = breaker?.breaker ?? null;
     breaker?.breaker.configure(breaker.settings);
+  }
+
+  /** Gives a peer its configured weight, or 0 while it is taken out. */
+  weigh(peer: Peer, weight: number): void {
+    const as = this.takenOut.has(peer.id) ? peer.id : peer.upstream;
+    const out = this.takenOut.get(as);
+    peer.takenOut = out === undefined ? null : { ...out, as, weight };
+    peer.weight = out === undefined ? weight : 0;
   }
 
   /** The service is no longer configured. */

@@ -30,7 +30,7 @@ describe("POST /gateway/explain", () => {
     const { post, asked } = await loggedIn();
     const got = await post(JSON.stringify(QUESTION), { "content-type": "Application/JSON; charset=utf-8" });
     const { upstreams, hashOn, timeouts: _, upstreamHeaders, ...others } = EXPLANATION;
-    const { inFlight, adminState, adminSince, ...rest } = upstreams[0]!;
+    const { inFlight, adminState, adminSince, adminId, ...rest } = upstreams[0]!;
     expect([got.status, got.json]).toEqual([
       200,
       {
@@ -45,6 +45,7 @@ describe("POST /gateway/explain", () => {
             in_flight: inFlight,
             admin_state: adminState,
             admin_since: adminSince,
+            admin_id: adminId,
           },
         ],
       },

@@ -1,6 +1,8 @@
 /** POST /gateway/upstreams/{service}/{id}: who may, what is refused, and what the answer and the log of changes say. */
 import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { Gateway } from "../../lib/embed/gateway.ts";
+import { eventually } from "../support/raw_client.ts";
 import { RIGHT, startAdmin, USER } from "./harness.ts";
 import { AS_VIEWER, withPort, writable } from "./writable.ts";
 
@@ -199,6 +201,43 @@ describe("POST /gateway/upstreams/{service}/{id}", () => {
       ).toEqual([403, "forbidden"]);
     }
     expect((await asViewer("GET", "/gateway/health")).json.services[0].upstreams[0].admin_state).toBe(null);
+  });
+
+  it("takes an upstream out with all its endpoints, answers with these, and refuses use of one of them", async () => {
+    const lookup = async () => ["127.0.0.1", "127.0.0.2"].map((address) => ({ address, family: 4 }));
+    const config = withPort(1, { upstreams: [{ id: "u", host: "orders.test", port: 1 }] });
+    const { asAdmin, gateway } = await writable(config, { lookup });
+    Gateway.internalsOf(gateway).requests.activate();
+    await eventually(() => gateway.health.services[0]!.upstreams.length === 2, "both addresses");
+    const set = async (id: string, state: string) => {
+      const { status, json } = await asAdmin("POST", `/gateway/upstreams/s/${encodeURIComponent(id)}`, stateful(state));
+      return [status, json] as const;
+    };
+    const [one, two] = ["u/127.0.0.1:1", "u/127.0.0.2:1"] as const;
+    const ofAll = { admin_state: "drain", admin_id: "u" };
+    expect(await set("u", "drain")).toMatchObject([
+      200,
+      {
+        id: "u",
+        admin_state: "drain",
+        endpoints: [
+          { id: one, ...ofAll },
+          { id: two, ...ofAll },
+        ],
+      },
+    ]);
+    const { warnings } = (await asAdmin("GET", "/gateway/status")).json as { readonly warnings: { path: string }[] };
+    expect(warnings.map(({ path }) => path)).toContain("services.s.upstreams.u");
+    expect(await set(one, "use")).toMatchObject([
+      409,
+      { code: "conflict", detail: 'It is taken out with all endpoints of the upstream "u": use that.' },
+    ]);
+    expect(await set(one, "eject")).toMatchObject([200, { id: one, admin_state: "eject", admin_id: one }]);
+    expect(await set("u", "use")).toMatchObject([
+      200,
+      { id: "u", admin_state: null, endpoints: [{ admin_state: null }, { admin_state: null }] },
+    ]);
+    expect((await set("u/127.0.0.3:1", "drain"))[0]).toBe(404);
   });
 
   it("is a line in the log, with the state before and after", async () => {

@@ -13,6 +13,7 @@ import { OF_ADMIN } from "../../lib/cli/admin_requests.ts";
 import { reloadFrom } from "../../lib/cli/reloading.ts";
 import { readSettings } from "../../lib/config/settings.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
+import type { CompleteOptions } from "../../lib/gateway/options.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 import { basic, cookieOf, startAdmin, type AdminChanges, type Asked, type Got } from "./harness.ts";
 
@@ -59,11 +60,13 @@ interface Changes extends AdminChanges {
   readonly path?: string;
   readonly keyFile?: string;
   readonly environment?: Record<string, string>;
+  /** Default: as the system does. */
+  readonly lookup?: NonNullable<CompleteOptions["lookup"]>;
 }
 
 export async function writable(
   config: object | string = withPort(1),
-  { path, keyFile, environment = {}, ...changes }: Changes = {},
+  { path, keyFile, environment = {}, lookup, ...changes }: Changes = {},
 ): Promise<Writable> {
   const folder = emptyFolder();
   const file = path ?? join(folder, "gw.json");
@@ -71,7 +74,14 @@ export async function writable(
   let logged = "";
   const log = createLog({ format: "json", level: "debug", write: (line) => void (logged += line) });
   const modules = withAllFeatures();
-  const gateway = new Gateway({ configFile: file, modules, log, environment, acme: "checked" });
+  const gateway = new Gateway({
+    configFile: file,
+    modules,
+    log,
+    environment,
+    acme: "checked",
+    ...(lookup && { lookup }),
+  });
   onTestFinished(async () => void (await gateway.close(0)));
   const read = readSettings({ config: file }, {});
   if (!read.ok) throw new Error(read.issues.join());

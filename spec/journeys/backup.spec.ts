@@ -35,7 +35,7 @@ async function service(names: string, parts: Parts = {}, protocol: Protocol = "h
   const of = (id: string) => backends[ids.indexOf(id)]!;
   const set = (id: string, state: "drain" | "eject" | "use") => {
     const { runtime } = Gateway.internalsOf(started.gateway as Gateway);
-    takeOut(runtime.peer("s", id)!, { state }, runtime.healthTools.changes);
+    takeOut(runtime.upstreamsOf("s")!.upstreamSet, { id, state }, runtime.healthTools.changes);
   };
   return { ...started, clock, config, answers, asked, of, set };
 }

@@ -3,7 +3,6 @@ import { once } from "node:events";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
-import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
 import { ConfigError, createGateway } from "../../lib/index.ts";
 import { takenOutOf } from "../../lib/gateway/taken_out.ts";
@@ -11,100 +10,24 @@ import { takeOut } from "../../lib/upstream/taken_out.ts";
 import { pem } from "../cli/pem.ts";
 import { CA } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
-import { dnsServer, type Answer } from "../support/dns_server.ts";
+import type { Answer } from "../support/dns_server.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { asksOf, followedByAll, lookedUpAgain } from "./changing_endpoints.ts";
-import {
-  closedLoop,
-  gate,
-  recordedLog,
-  restartableBackend,
-  speaking,
-  type Protocol,
-  type RestartableBackend,
-} from "./harness.ts";
+import { followedByAll } from "./changing_endpoints.ts";
+import { closedLoop, gate, recordedLog, restartableBackend } from "./harness.ts";
+import { addressOf, HOST, namedService, sorted, startedNames, TTL_MS, type Parts } from "./named_services.ts";
 
-type Parts = Partial<AnyConfigInput["services"][number]>;
-
-const HOST = "orders.test";
 const OTHER = "others.test";
-const TTL_MS = 30_000;
 /** The clock is faster than the checks are. */
 const CHECKED = { enabled: true, interval_ms: 500, timeout_ms: 60_000, unhealthy_threshold: 1, healthy_threshold: 1 };
 const EJECTING = { passive: { max_failures: 1, eject_ms: 600_000 } };
 
-const addressOf = (id: string) => `127.0.0.${11 + "abcdefgh".indexOf(id)}`;
-const idOf = (address: string) => "abcdefgh"[Number(address.split(".")[3]) - 11]!;
-
-/** A backend for each of `ids`, all on one port, each at an address of its own. */
-async function site(ids: readonly string[], protocol: Protocol): Promise<readonly RestartableBackend[]> {
-  for (;;) {
-    const first = await restartableBackend(protocol, { host: addressOf(ids[0]!) });
-    const { port } = first;
-    const others = await Promise.allSettled(
-      ids.slice(1).map((id) => restartableBackend(protocol, { host: addressOf(id), port })),
-    );
-    // The port may be in use at another address: then all of them get another one.
-    if (others.every(({ status }) => status === "fulfilled"))
-      return [first, ...others.map((each) => (each as PromiseFulfilledResult<RestartableBackend>).value)];
-  }
-}
-
-/** Backends `a`, `b`, …, and a name server. */
-async function service(names: string, parts: Parts = {}, protocol: Protocol = "http") {
-  const dns = await dnsServer();
-  const ids = names.split(" ");
-  const backends = await site(ids, protocol);
-  backends.forEach((each, i) => (each.answer = (_request, response) => void response.end(ids[i])));
-  const of = (id: string) => backends[ids.indexOf(id)]!;
-  const { port } = backends[0]!;
-  const says = (addresses: string, host = HOST) =>
-    void dns.answers.set(host, { a: addresses.split(" ").map(addressOf) });
-  const clock = manualClock();
-  const { log, lines } = recordedLog();
-  const config = (more: Parts = {}, global: AnyConfigInput["global"] = {}) =>
-    oneService([], { ...speaking(protocol), upstreams: [{ id: "u", host: HOST, port }], ...parts, ...more }, global);
-  const start = (more: Parts = {}, global: AnyConfigInput["global"] = {}) =>
-    running(config(more, global), { clock, log, lookup: dns.lookup });
-  const told = () => lines.map(({ level, message }) => `${level} ${message}`);
-  return { dns, of, says, clock, config, start, told, backendPort: port };
-}
-
-/** A gateway in front of them, once the first answer is in force. */
-async function started(names: string, first: string, parts: Parts = {}, protocol: Protocol = "http") {
-  const made = await service(names, parts, protocol);
-  const { dns, clock, says, backendPort } = made;
-  says(first);
-  const { gateway, port } = await made.start();
-  const { asked, answers } = asksOf(port);
-  const upstreams = () => gateway.health.services[0]!.upstreams;
-  const shown = () =>
-    upstreams()
-      .map(({ id }) => (id.includes("/") ? idOf(id.split(/[/:]/)[1]!) : id))
-      .join(" ");
-  const until = (wanted: string) => eventually(() => (clock.advance(10), shown() === wanted), wanted);
-  /** Looks the name up again, once its answer is old, or after a failure. */
-  const again = () => lookedUpAgain(dns, clock, TTL_MS);
-  const changes = async (addresses: string) => {
-    says(addresses);
-    await again();
-    await until(addresses);
-  };
-  const { runtime } = Gateway.internalsOf(gateway as Gateway);
-  const peer = (id: string) => runtime.peer("s", `u/${addressOf(id)}:${backendPort}`)!;
-  await eventually(() => runtime.hostName(HOST).addresses.length > 0, "the first answer");
-  if (first.includes(" ") && parts.health?.addresses !== "one") await until(sorted(first));
-  return { ...made, gateway, port, asked, answers, upstreams, shown, until, again, changes, runtime, peer };
-}
-
 /** Its sums are exact. */
 const THIRD = expect.closeTo(1 / 3, 6) as number;
-const sorted = (text: string) => text.split(" ").sort().join(" ");
 
 describe("an upstream that is a name", () => {
   it("with several addresses is these, each under its own address and port, with a part of the weight", async () => {
-    const { upstreams, answers, backendPort: port } = await started("a b c", "c a b");
+    const { upstreams, answers, backendPort: port } = await startedNames("a b c", "c a b");
     expect(upstreams()).toMatchObject([
       { id: `u/${addressOf("a")}:${port}`, host: HOST, port, weight: THIRD, usable: true, share: 1 / 3 },
       { id: `u/${addressOf("b")}:${port}`, host: HOST, port, weight: THIRD, usable: true, share: 1 / 3 },
@@ -114,7 +37,7 @@ describe("an upstream that is a name", () => {
   });
 
   it("shares its weight out beside other upstreams, whatever the number of its addresses is", async () => {
-    const made = await service("a b c d");
+    const made = await namedService("a b c d");
     const { backendPort: port, says, clock } = made;
     says("a b c");
     const upstreams = [
@@ -129,7 +52,7 @@ describe("an upstream that is a name", () => {
   });
 
   it("with one address is one upstream under its own id, which goes along where the address changes", async () => {
-    const { changes: _changes, says, again, answers, upstreams, runtime, clock } = await started("a b", "a");
+    const { changes: _changes, says, again, answers, upstreams, runtime, clock } = await startedNames("a b", "a");
     expect(upstreams().map(({ id, weight }) => [id, weight])).toEqual([["u", 1]]);
     expect(await answers(2)).toBe("a a");
     const before = runtime.peer("s", "u");
@@ -142,7 +65,7 @@ describe("an upstream that is a name", () => {
   });
 
   it("keeps ids with addresses once it has had several, so that what stays is what it was", async () => {
-    const { changes, answers, peer } = await started("a b", "a");
+    const { changes, answers, peer } = await startedNames("a b", "a");
     await changes("a b");
     const before = peer("b");
     expect(await answers(2)).toBe("a b");
@@ -153,7 +76,9 @@ describe("an upstream that is a name", () => {
   });
 
   it("sends the name as the Host of every request and check, wherever it goes", async () => {
-    const { of, answers, clock, backendPort } = await started("a b", "a b", { health: { ...CHECKED, path: "/up" } });
+    const { of, answers, clock, backendPort } = await startedNames("a b", "a b", {
+      health: { ...CHECKED, path: "/up" },
+    });
     const hosts = new Set<string>();
     for (const id of ["a", "b"])
       of(id).answer = ({ headers, url }, response) => {
@@ -176,17 +101,17 @@ describe("an upstream that is a name", () => {
   });
 
   it("follows its addresses without a reload: those that stay keep connections, turns and their state", async () => {
-    const { changes, shown, answers, runtime, gateway, peer, asked } = await started("a b c", "a b");
+    const { changes, shown, answers, runtime, gateway, peer, asked } = await startedNames("a b c", "a b");
     expect(await answers(3)).toBe("a b a");
     const [a, b] = [peer("a"), peer("b")];
     const { loadedAt, digest } = gateway.status;
-    takeOut(a, { state: "drain" }, runtime.healthTools.changes);
+    takeOut(runtime.upstreamsOf("s")!.upstreamSet, { id: a.id, state: "drain" }, runtime.healthTools.changes);
     await changes("a b c");
     expect([peer("a"), peer("b")]).toEqual([a, b]);
     expect(peer("a")).toBe(a);
     expect(a.takenOut).toMatchObject({ state: "drain", weight: THIRD });
     expect([a.pool.open, b.pool.open]).toEqual([1, 1]);
-    takeOut(a, { state: "use" }, runtime.healthTools.changes);
+    takeOut(runtime.upstreamsOf("s")!.upstreamSet, { id: a.id, state: "use" }, runtime.healthTools.changes);
     // It was b's turn, and a new one takes none from those that stay.
     expect((await asked()).from).toBe("b");
     expect(shown()).toBe("a b c");
@@ -196,7 +121,7 @@ describe("an upstream that is a name", () => {
   it.each(["http", "h2c"] as const)(
     "lets requests over %s to an address that has left finish, and closes its connections that are not used",
     async (protocol) => {
-      const { changes, asked, answers, peer, of } = await started("a b", "a b", {}, protocol);
+      const { changes, asked, answers, peer, of } = await startedNames("a b", "a b", {}, protocol);
       const held = gate();
       of("a").answer = async (_request, response) => {
         response.write("begun ");
@@ -225,7 +150,7 @@ describe("an upstream that is a name", () => {
     ["silent", "silent"],
     ["empty", { a: [] }],
   ])("keeps its last addresses where the answer is %s", async (_name, answer) => {
-    const { dns, again, told, shown, answers, clock, changes } = await started("a b c", "a b");
+    const { dns, again, told, shown, answers, clock, changes } = await startedNames("a b c", "a b");
     dns.answers.set(HOST, answer);
     await again();
     const said = "warn a name could not be looked up: its last addresses stay in use";
@@ -237,7 +162,7 @@ describe("an upstream that is a name", () => {
   });
 
   it("changes under load without a failed request", { timeout: 30_000 }, async () => {
-    const { changes, port } = await started("a b c d", "a b");
+    const { changes, port } = await startedNames("a b c d", "a b");
     const load = closedLoop(port, 8);
     for (const addresses of ["b c", "c d", "a b c d", "a d", "d", "a b"]) {
       await changes(addresses);
@@ -250,7 +175,7 @@ describe("an upstream that is a name", () => {
 
 describe("the health of addresses", () => {
   it("is their own: one that fails requests is ejected, and the last that can be used never is", async () => {
-    const { answers, of, upstreams } = await started("a b", "a b", { health: EJECTING });
+    const { answers, of, upstreams } = await startedNames("a b", "a b", { health: EJECTING });
     await of("a").kill();
     // A request whose connection is refused goes elsewhere.
     expect(await answers(4)).toBe("b b b b");
@@ -262,7 +187,7 @@ describe("the health of addresses", () => {
   });
 
   it("is checked at each of them: one that answers 500 gets no request, and others do not suffer for it", async () => {
-    const { answers, of, upstreams, clock } = await started("a b c", "a b c", { health: CHECKED });
+    const { answers, of, upstreams, clock } = await startedNames("a b c", "a b c", { health: CHECKED });
     of("b").answer = (_request, response) => void response.writeHead(500).end();
     const states = () => upstreams().map(({ state }) => state);
     await eventually(() => (clock.advance(20), String(states()) === "healthy,unhealthy,healthy"), "all checks");
@@ -273,7 +198,7 @@ describe("the health of addresses", () => {
   });
 
   it("ends with an address that leaves: when it returns, nothing is known of it", async () => {
-    const { answers, of, changes, upstreams } = await started("a b", "a b", { health: EJECTING });
+    const { answers, of, changes, upstreams } = await startedNames("a b", "a b", { health: EJECTING });
     await of("a").kill();
     await answers(2);
     await changes("b");
@@ -284,7 +209,7 @@ describe("the health of addresses", () => {
   });
 
   it("has retries go to another address", async () => {
-    const { answers, of } = await started("a b", "a b", { retries: { on: [503], attempts: 1 } });
+    const { answers, of } = await startedNames("a b", "a b", { retries: { on: [503], attempts: 1 } });
     of("a").answer = (_request, response) => void response.writeHead(503).end();
     expect(await answers(4)).toBe("b b b b");
     expect(of("a").requests).toBeGreaterThan(0);
@@ -292,7 +217,7 @@ describe("the health of addresses", () => {
 
   it('is that of the name with {"addresses": "one"}, which is one upstream then', async () => {
     const parts = { health: { addresses: "one", ...EJECTING } } as const;
-    const { answers, upstreams, of, gateway, config } = await started("a b", "a b", parts);
+    const { answers, upstreams, of, gateway, config } = await startedNames("a b", "a b", parts);
     expect(upstreams().map(({ id, weight }) => [id, weight])).toEqual([["u", 1]]);
     expect(sorted(await answers(4))).toBe("a a b b");
     of("a").answer = (_request, response) => void response.writeHead(500).end();
@@ -312,7 +237,7 @@ describe("addresses of a name", () => {
     ["ip_hash", {}],
     ["hash", { hash_on: "header:x-key" }],
   ] as const)("are chosen by %s as upstreams are", async (load_balancing_strategy, parts) => {
-    const { answers, changes } = await started("a b c", "a b", { load_balancing_strategy, ...parts });
+    const { answers, changes } = await startedNames("a b c", "a b", { load_balancing_strategy, ...parts });
     const named = async () => new Set((await answers(8, { headers: { "X-Key": "one" } })).split(" "));
     const first = await named();
     expect([...first].every((id) => "ab".includes(id))).toBe(true);
@@ -322,7 +247,7 @@ describe("addresses of a name", () => {
   });
 
   it("have requests in flight of their own: least_connections passes over the one that is busy", async () => {
-    const { of, asked, answers } = await started("a b", "a b", { load_balancing_strategy: "least_connections" });
+    const { of, asked, answers } = await startedNames("a b", "a b", { load_balancing_strategy: "least_connections" });
     const held = gate();
     of("a").answer = async (_request, response) => {
       await held.opened;
@@ -336,7 +261,7 @@ describe("addresses of a name", () => {
   });
 
   it("have pool.max_connections each", async () => {
-    const { of, asked, clock } = await started("a b", "a b", { pool: { max_connections: 1 } });
+    const { of, asked, clock } = await startedNames("a b", "a b", { pool: { max_connections: 1 } });
     const held = gate();
     for (const id of ["a", "b"])
       of(id).answer = async (_request, response) => {
@@ -355,7 +280,7 @@ describe("addresses of a name", () => {
   });
 
   it("keep sticky sessions while they stay", async () => {
-    const { asked, answers, changes } = await started("a b c", "a b", { sticky: { cookie: "S" } } as Parts);
+    const { asked, answers, changes } = await startedNames("a b c", "a b", { sticky: { cookie: "S" } } as Parts);
     const first = await asked();
     const cookie = first.headers["set-cookie"]![0]!.split(";")[0]!;
     for (const addresses of ["a b c", "a b"]) {
@@ -364,9 +289,41 @@ describe("addresses of a name", () => {
     }
   });
 
+  it("keep the sticky sessions of the one that the name had alone, also when it has one again", async () => {
+    const other = await restartableBackend("http");
+    other.answer = (_request, response) => void response.end("other");
+    const parts = { sticky: { cookie: "S" } } as Parts;
+    const made = await startedNames("a b", "a", parts);
+    const { asked, answers, gateway, config, backendPort } = made;
+    const change = async (addresses: string) => {
+      made.says(addresses);
+      await made.again();
+      await made.until(`${addresses} o`);
+    };
+    const both = [
+      { id: "u", host: HOST, port: backendPort },
+      { id: "o", host: "127.0.0.1", port: other.port },
+    ];
+    await gateway.reload(config({ upstreams: both }));
+    let first = await asked();
+    while (first.from !== "a") first = await asked();
+    const headers = { Cookie: first.headers["set-cookie"]![0]!.split(";")[0]! };
+    await change("a b");
+    expect(await answers(4, { headers })).toBe("a a a a");
+    // The reply has the name that it has now.
+    const renewed = (await asked({ headers })).headers["set-cookie"]![0]!.split(";")[0]!;
+    expect(renewed).not.toBe(headers.Cookie);
+    const answer = await asked({ headers: { Cookie: renewed } });
+    expect([answer.from, answer.headers["set-cookie"]]).toEqual(["a", undefined]);
+    await change("a");
+    for (const Cookie of [headers.Cookie, renewed]) expect(await answers(4, { headers: { Cookie } })).toBe("a a a a");
+    await change("b");
+    expect((await asked({ headers })).headers["set-cookie"]).toBeDefined();
+  });
+
   it("are waited for by requests of sticky sessions, which are of one of them", async () => {
     const parts = { sticky: { cookie: "S", secret: "0123456789abcdef0123456789abcdef" } } as Parts;
-    const before = await started("a b", "a b", parts);
+    const before = await startedNames("a b", "a b", parts);
     const first = await before.asked();
     const cookie = first.headers["set-cookie"]![0]!.split(";")[0]!;
     before.dns.delayMs = 30;
@@ -380,7 +337,7 @@ describe("addresses of a name", () => {
   });
 
   it("are waited for by such requests until they are in force", async () => {
-    const { dns, says, start, clock } = await service("a b", { sticky: { cookie: "S" } } as Parts);
+    const { dns, says, start, clock } = await namedService("a b", { sticky: { cookie: "S" } } as Parts);
     says("a b");
     dns.delayMs = 5;
     const { gateway, port } = await start();
@@ -401,17 +358,17 @@ describe("addresses of a name", () => {
   it("are verified by the name over TLS, each over connections of its own", async () => {
     for (const protocol of ["https", "h2"] as const) {
       const tls = { ca: pem({ ca: CA.cert }).ca! };
-      const wrong = await started("a b", "a b", { tls } as Parts, protocol);
+      const wrong = await startedNames("a b", "a b", { tls } as Parts, protocol);
       expect(await wrong.answers(2)).toBe("502 502");
       const named = { tls: { ...tls, servername: "localhost" } } as Parts;
-      const { answers, peer } = await started("a b", "a b", named, protocol);
+      const { answers, peer } = await startedNames("a b", "a b", named, protocol);
       expect(await answers(4)).toBe("a b a b");
       expect([peer("a").pool.open, peer("b").pool.open]).toEqual([1, 1]);
     }
   });
 
   it("are of the group of their upstream, and backups where it is one", async () => {
-    const { says, start, clock, backendPort: port, of } = await service("a b c");
+    const { says, start, clock, backendPort: port, of } = await namedService("a b c");
     says("a");
     says("b c", OTHER);
     const upstreams = [
@@ -434,7 +391,7 @@ describe("addresses of a name", () => {
   });
 
   it("are shown by metrics, the decision of a request and explain", async () => {
-    const { gateway, answers, changes, clock, backendPort: port } = await started("a b", "a b");
+    const { gateway, answers, changes, clock, backendPort: port } = await startedNames("a b", "a b");
     await answers(2);
     const labels = () => {
       const lines = gateway.metrics().matchAll(/^edge_gateway_upstream_duration_seconds_count\{.*upstream="([^"]*)"/gm);
@@ -457,7 +414,7 @@ describe("addresses of a name", () => {
   });
 
   it("that were taken out before a restart are out once they are known", async () => {
-    const { says, start, clock, backendPort, told } = await service("a b");
+    const { says, start, clock, backendPort, told } = await namedService("a b");
     says("a b");
     const { gateway, port } = await start();
     const id = `u/${addressOf("b")}:${backendPort}`;
@@ -470,7 +427,7 @@ describe("addresses of a name", () => {
   });
 
   it("that were taken out before a restart, and are the name's only one after it, are reported as back", async () => {
-    const { says, start, clock, backendPort, told } = await service("a b");
+    const { says, start, clock, backendPort, told } = await namedService("a b");
     says("a");
     const { gateway } = await start();
     const id = `u/${addressOf("a")}:${backendPort}`;
@@ -617,7 +574,7 @@ describe("several services of one name", () => {
 
 describe("a reload", () => {
   it("of this service takes over what is known, and that of another one leaves it as it is", async () => {
-    const { gateway, config, answers, changes, peer } = await started("a b", "a b");
+    const { gateway, config, answers, changes, peer } = await startedNames("a b", "a b");
     expect(await answers(2)).toBe("a b");
     const before = peer("a");
     const other = { name: "t", base_path: "/t", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/" }] };
@@ -633,7 +590,7 @@ describe("a reload", () => {
   });
 
   it("that drops the name ends its look-ups, and leaves no timer of it", async () => {
-    const { gateway, dns, clock, of, changes } = await started("a b", "a b");
+    const { gateway, dns, clock, of, changes } = await startedNames("a b", "a b");
     await changes("b");
     await gateway.reload(oneService(of("a").port));
     const { length } = dns.asked;
@@ -644,7 +601,7 @@ describe("a reload", () => {
 
 describe("with two workers", () => {
   it("each follows the name; the main thread checks and ejects addresses that came later, for all", async () => {
-    const { dns, says, of, clock, config } = await service("a b");
+    const { dns, says, of, clock, config } = await namedService("a b");
     says("a");
     const options = { config: config({ health: CHECKED }), clock, lookup: dns.lookup };
     const isKnown = (gateway: Gateway) => Gateway.internalsOf(gateway).runtime.hostName(HOST).addresses.length === 1;

@@ -128,7 +128,7 @@ describe("an upstream that is an SRV record", () => {
     const peer = (id: string) => runtime.peer("s", `u/${id}.test:${of(id).port}`)!;
     const [a, b] = [peer("a"), peer("b")];
     const { loadedAt, digest } = gateway.status;
-    takeOut(a, { state: "drain" }, runtime.healthTools.changes);
+    takeOut(runtime.upstreamsOf("s")!.upstreamSet, { id: a.id, state: "drain" }, runtime.healthTools.changes);
     says("a b c");
     await again();
     await until("a b c");
@@ -136,7 +136,7 @@ describe("an upstream that is an SRV record", () => {
     expect(peer("a")).toBe(a);
     expect(a.takenOut?.state).toBe("drain");
     expect([a.pool.open, b.pool.open]).toEqual([1, 1]);
-    takeOut(a, { state: "use" }, runtime.healthTools.changes);
+    takeOut(runtime.upstreamsOf("s")!.upstreamSet, { id: a.id, state: "use" }, runtime.healthTools.changes);
     // It was b's turn, and a new one takes none from those that stay.
     expect((await asked()).from).toBe("b");
     expect(gateway.status).toMatchObject({ loadedAt, digest });

@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { Gateway } from "../../lib/embed/gateway.ts";
+import { takenOutOf } from "../../lib/gateway/taken_out.ts";
 import { takeOut } from "../../lib/upstream/taken_out.ts";
 import { CA } from "../support/certs.ts";
 import { OTHER_CA } from "../support/more_certs.ts";
@@ -17,7 +18,7 @@ type State = "drain" | "eject" | "use";
 
 function set(gateway: Gateway, id: string, state: State): void {
   const { runtime } = Gateway.internalsOf(gateway);
-  takeOut(runtime.peer("s", id)!, { state }, runtime.healthTools.changes);
+  takeOut(runtime.upstreamsOf("s")!.upstreamSet, { id, state }, runtime.healthTools.changes);
 }
 
 /** Backends "a", "b" … and a gateway in front of them. */
@@ -352,16 +353,12 @@ describe("with workers", () => {
         upstreams: [a, b].map(({ port }, i) => ({ id: "ab"[i]!, host: "127.0.0.1", port })),
       });
       const { main, ports } = await together({ config, log: recordedLog().log });
-      const { followers } = Gateway.internalsOf(main).configuration;
       const answers = async () => {
         const found: string[] = [];
         for (const port of [...ports, ...ports]) found.push((await ask(port, { path: "/a/x" })).body.toString());
         return found.sort().join("");
       };
-      const setAll = async (state: State) => {
-        set(main, "a", state);
-        await followers!.setUpstream({ service: "s", id: "a", state });
-      };
+      const setAll = (state: State) => takenOutOf(Gateway.internalsOf(main)).set({ service: "s", id: "a", state });
       expect(await answers()).toBe("aabb");
       await setAll("eject");
       expect(await answers()).toBe("bbbb");

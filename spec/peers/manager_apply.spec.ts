@@ -385,7 +385,7 @@ describe("an upstream", () => {
       await goTo(page, "#/upstreams/shop/v2", "Upstream v2");
       await press("Drain");
       expect(await answered(page, "Drain")).toMatch(
-        /^It is the last one of service “shop” that can be used: requests will get 503\.\n+Drain upstream “v2”\?/,
+        /^Nothing else of service “shop” can be used: requests will get 503\.\n+Drain upstream “v2”\?/,
       );
       await shows(page, "Taken out until");
       expect((await fetch(`${url}/shop/open`)).status).toBe(503);

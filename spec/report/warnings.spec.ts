@@ -56,6 +56,7 @@ const upstream = {
   inFlight: 0,
   adminState: null,
   adminSince: null,
+  adminId: null,
   share: 1,
   rest: true,
 } as const;
@@ -186,19 +187,23 @@ describe("warnings", () => {
 
   it("warns of upstreams that an administrator has taken out, and says so where none is left", () => {
     const upstreams = [
-      { ...upstream, adminState: "drain", usable: false },
-      { ...upstream, id: "v", adminState: "eject", usable: false },
+      { ...upstream, adminState: "drain", adminId: "u", usable: false },
+      { ...upstream, id: "v", adminState: "eject", adminId: "v", usable: false },
+      { ...upstream, id: "w/10.0.0.1:1", adminState: "eject", adminId: "w", usable: false },
+      { ...upstream, id: "w/10.0.0.2:1", adminState: "eject", adminId: "w", usable: false },
     ] as const;
     const told = warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });
     expect(told.map(({ code, path }) => [code, path])).toEqual([
       ["no_upstream", "services.s"],
       ["upstream_taken_out", "services.s.upstreams.u"],
       ["upstream_taken_out", "services.s.upstreams.v"],
+      ["upstream_taken_out", "services.s.upstreams.w"],
     ]);
     expect(told.map(({ message }) => message).slice(1)).toEqual([
       'Upstream "u" (h:1) of service "s" is taken out (drained): it gets no new requests, ' +
         "but those of its sticky sessions.",
       'Upstream "v" (h:1) of service "s" is taken out (ejected): it gets no requests.',
+      'Upstream "w" of service "s" is taken out (ejected): it gets no requests.',
     ]);
     expect(told[0]!.remedy).toBe("Use an upstream again that was taken out.");
   });
@@ -218,7 +223,7 @@ describe("warnings", () => {
       ["backups_serve", "services.s"],
       ["upstream_down", "services.s.upstreams.u"],
     ]);
-    expect(told({ adminState: "eject", usable: false }, {}).map(({ code }) => code)).toEqual([
+    expect(told({ adminState: "eject", adminId: "u", usable: false }, {}).map(({ code }) => code)).toEqual([
       "backups_serve",
       "upstream_taken_out",
     ]);

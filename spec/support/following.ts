@@ -10,7 +10,7 @@ import { received, type Bundle, type Followers } from "../../lib/gateway/bundle.
 import { Gateway } from "../../lib/embed/gateway.ts";
 import type { CompleteOptions } from "../../lib/gateway/options.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
-import { takeOutNamed } from "../../lib/upstream/taken_out.ts";
+import { takeOut } from "../../lib/upstream/taken_out.ts";
 import { withAllFeatures } from "../../lib/features/all.ts";
 
 export interface Together {
@@ -91,7 +91,7 @@ export async function together({ ofWorkers = [{}, {}], ...options }: TogetherOpt
       for (const worker of each) {
         const { runtime } = Gateway.internalsOf(worker.gateway);
         const upstreams = runtime.upstreamsOf(service);
-        if (upstreams !== undefined) takeOutNamed(upstreams, { id, state }, runtime.healthTools.changes);
+        if (upstreams !== undefined) takeOut(upstreams.upstreamSet, { id, state }, runtime.healthTools.changes);
       }
     },
     announceStop: () => void events.push("announceStop"),

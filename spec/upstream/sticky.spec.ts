@@ -16,6 +16,7 @@ function bench(more: Partial<StickyOptions> = {}) {
   const sticky = new Sticky({
     service: { name: "s", basePath: "/s" },
     peers,
+    former: new Map(),
     cookie: "route",
     ttlS: 0,
     key: "key",

@@ -248,6 +248,7 @@ it("reports the state of each upstream, and whether it gets requests", () => {
     inFlight: 0,
     adminState: null,
     adminSince: null,
+    adminId: null,
   };
   expect(upstreamSetReport(fleet)).toEqual({
     name: "s",

@@ -72,7 +72,11 @@ function stateOfUpstream(frame: Frame, row: UpstreamRow): Part {
   const { service, upstream } = row;
   const badge = stateBadge();
   const circuit = stateBadge();
-  const actions = upstreamActions(frame, service.name, upstream.id);
+  const owner = ownerOf(service.upstreams, upstream.id);
+  const actions = stackOf(
+    upstreamActions(frame, service.name, upstream.id),
+    ...(owner === undefined ? [] : [upstreamActions(frame, service.name, owner.id, "all")]),
+  );
   const facts = el("div");
   const drawFacts = whenChanged((times: StateTimes) => replace(facts, factList(stateFacts(times))));
   const shown = el("div", {}, el("p", { class: "badges" }, badge.node, circuit.node), facts);
