@@ -28,6 +28,21 @@ export const COST = object(
       integer({ min: 0, max: MAX_LIMIT, describe: "The cost of a request whose reply has none, or no valid one." }),
       1,
     ),
+    failed: optional(
+      integer({
+        min: 0,
+        max: MAX_LIMIT,
+        describe: "The cost of a request whose reply is an error: a status from 400 on. Default: as other replies.",
+      }),
+    ),
+    reserve: withDefault(
+      integer({
+        min: 0,
+        max: MAX_LIMIT,
+        describe: "What a request holds of the limit until its reply ends, and costs at least if its client leaves.",
+      }),
+      0,
+    ),
   },
   {
     describe: "Counts costs that replies state instead of requests.",

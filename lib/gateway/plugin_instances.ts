@@ -172,7 +172,13 @@ class InstanceTools implements Tools {
   }
 
   get counts(): Tools["counts"] {
-    return (what) => this.#context.runtime.count(`${this.#kind.name}: ${what}`, this.#code("HeldCounts"));
+    // A limiter counts only with `cost.reserve`, which brings the code.
+    const isLimiter = this.#kind.code?.memoryCounters !== undefined;
+    return (what) =>
+      this.#context.runtime.count(
+        `${this.#kind.name}: ${what}`,
+        isLimiter ? this.limits.HeldCounts : this.#code("HeldCounts"),
+      );
   }
 
   get shared(): Tools["shared"] {

@@ -6,46 +6,86 @@ import type { Readable } from "node:stream";
 import { createGunzip, type Gunzip } from "node:zlib";
 import { costOf, type COST } from "../config/cost.ts";
 import type { Infer } from "../config/schema.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue, withHeader, withoutHeader } from "../http/headers.ts";
 import { JsonNumber } from "../http/json_number.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { tapBody } from "../http/tapped_body.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import { entry } from "../base/event_loop.ts";
-import type { KeptState, Tools } from "./plugin.ts";
+import type { CostedLimiter, Decision } from "../store/counters.ts";
+import type { Costing, KeptState, Settle, Tools } from "./plugin.ts";
 
 export { fields } from "../config/cost.ts";
 export { costedLimiter } from "../store/costs.ts";
+export { HeldCounts } from "../store/held_counts.ts";
+
+/** Books the cost of each request that a limiter admits, when its reply ends. */
+export function costing(
+  limiter: Pick<CostedLimiter, "book">,
+  cost: Infer<typeof COST>,
+  tools: Pick<Tools, "keep">,
+  callerOf: (exchange: Exchange) => string,
+  settle: Settle,
+): Costing {
+  const reservations = new WeakMap<Call, NonNullable<Decision["reservation"]>>();
+  const book = (exchange: Exchange, amount: number) => {
+    const reservation = reservations.get(exchange.call);
+    if (reservation === undefined) limiter.book(callerOf(exchange), amount);
+    else reservation(amount);
+  };
+  return {
+    settle(next, exchange, decision) {
+      const { reservation } = decision;
+      if (reservation !== undefined) reservations.set(exchange.call, reservation);
+      return settle(next, exchange, decision);
+    },
+    around: (next) => bookingCosts(next, cost, tools, book),
+  };
+}
 
 type Book = (exchange: Exchange, cost: number) => void;
 
 /** Books the cost of each request that `next` gets, when its reply ends. */
 export function bookingCosts(
   next: Handler,
-  { responseHeader, responseJson, default: usual }: Infer<typeof COST>,
+  { responseHeader, responseJson, default: usual, failed, reserve = 0 }: Cost,
   { keep }: Pick<Tools, "keep">,
   book: Book,
 ): Handler {
   const header = responseHeader?.toLowerCase();
   const path = responseJson?.split(".") ?? [];
   const late = keep("late costs", null, () => new LateCosts());
+  // Without a reserve an error costs what it states, as it always has.
+  const ofError = failed ?? (reserve > 0 ? usual : undefined);
   const watched = (exchange: Exchange, reply: Reply): Reply => {
-    if (header !== undefined) {
-      const cost = costOf(headerValue(reply.headers, header) ?? "") ?? usual;
-      exchange.call.onEnd(() => book(exchange, cost));
-    } else {
-      const observer = observerOf(reply, path);
-      const done = (found: string | null) => book(exchange, (found === null ? null : costOf(found)) ?? usual);
-      exchange.call.onEnd(() => (observer === null ? done(null) : late.wait(observer, done)));
-    }
+    const { call } = exchange;
+    const observer = header === undefined ? observerOf(reply, path) : null;
+    const stated = header === undefined ? null : headerValue(reply.headers, header);
+    const isError = reply.status >= 400;
+    const done = (found: string | null) => {
+      const cost = (found === null ? null : costOf(found)) ?? usual;
+      // A client that leaves before the cost is there would else have the reply for the default.
+      if (hasLeft(call)) book(exchange, Math.max(cost, reserve));
+      else book(exchange, isError && ofError !== undefined ? ofError : cost);
+    };
+    call.onEnd(() => (observer === null ? done(stated ?? null) : late.wait(observer, done)));
     return reply;
   };
   return (exchange) => {
     const reply = next(header === undefined ? askingReadable(exchange) : exchange);
     return reply instanceof Promise ? reply.then((later) => watched(exchange, later)) : watched(exchange, reply);
   };
+}
+
+type Cost = Pick<Infer<typeof COST>, "responseHeader" | "responseJson" | "default"> &
+  Partial<Pick<Infer<typeof COST>, "failed" | "reserve">>;
+
+/** Whether the client has disconnected, or read too slowly. What ends because of the upstream is not its doing. */
+function hasLeft({ aborted, notes: { code } }: Call): boolean {
+  return aborted && (code === null || (Object.hasOwn(ERRORS, code) && ERRORS[code as ErrorCode].side === "client"));
 }
 
 /** The whole reply as it is: a client could else have it for the default, by what it asks for. */

@@ -16,6 +16,7 @@ import type { Reply } from "../http/reply.ts";
 import type { MemoryCounters, HashSecret } from "../store/caller_tables.ts";
 import type { CostedLimiter, Counters, Decision, LimiterOptions } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
+import type { Reserve } from "../store/reserved.ts";
 import type { CallerRegistry } from "./callers.ts";
 
 /** What kinds that are not built in need, see `foreign_kind.ts`. */
@@ -161,14 +162,24 @@ export interface FurtherLimits {
   /** For one in shadow mode. */
   shadowing(tools: Pick<Tools, "clock" | "log" | "scope">): Settle;
   /** For one with `cost`. */
-  costedLimiter(tools: LimiterTools, key: string, options: LimiterOptions): CostedLimiter;
-  /** Calls `book` with the cost of each request that `next` gets, when its reply ends. */
-  bookingCosts(
-    next: Handler,
+  costedLimiter(tools: LimiterTools, key: string, options: LimiterOptions, reserve?: Reserve): CostedLimiter;
+  /** Books the cost of each request that `limiter` admits, when its reply ends. */
+  costing(
+    limiter: Pick<CostedLimiter, "book">,
     cost: Infer<typeof COST>,
     tools: Pick<Tools, "keep">,
-    book: (exchange: Exchange, cost: number) => void,
-  ): Handler;
+    callerOf: (exchange: Exchange) => string,
+    settle: Settle,
+  ): Costing;
+  /** For `counts`, with which instances with a reserve count. */
+  readonly HeldCounts: NonNullable<ToolCode["HeldCounts"]>;
+}
+
+/** How the decisions of a limiter of costs are carried out. */
+export interface Costing {
+  readonly settle: Settle;
+  /** Around what an admitted request gets. */
+  readonly around: Middleware;
 }
 
 /** The code behind some of the `Tools`: the kinds that use them bring it, so that it is loaded with no other kind. */

@@ -14,8 +14,8 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Undecided } from "../store/counters.ts";
 import { memoryCounters } from "../store/memory.ts";
 import { quotaLimiter } from "../store/quotas.ts";
-import type { Plugin, Tools } from "./plugin.ts";
-import { callerBy, headerOf, LIMIT_BY, UNCOUNTED } from "./rate_limit.ts";
+import type { Plugin, Settle, Tools } from "./plugin.ts";
+import { callerBy, headerOf, LIMIT_BY, reserveOf, UNCOUNTED } from "./rate_limit.ts";
 
 const schemaWith = (field: FeatureField) =>
   object(
@@ -79,7 +79,8 @@ function limiting(
     callers: limitBy === "all" ? 1 : undefined,
     isCosted: cost !== undefined,
   };
-  const limiter = tools.limiterBy((limiterTools, key) => quotaLimiter(limiterTools, key, options));
+  const reserve = cost && reserveOf(cost, tools);
+  const limiter = tools.limiterBy((limiterTools, key) => quotaLimiter(limiterTools, key, options, reserve));
   const callerOf = callerBy(limitBy);
   const name = quotedString(`${tools.scope.id ?? "quota"}-${per}`);
   const policy = `${name};q=${limit};w=${NOMINAL_S[per]}`;
@@ -89,13 +90,21 @@ function limiting(
     ...reply,
     headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", left],
   });
-  const settle = (
-    next: Handler,
-    exchange: Exchange,
-    { admitted, remaining, resetMs }: Decision,
-  ): Reply | Promise<Reply> => {
+  const plain: Settle = (next, exchange, { admitted, remaining, resetMs }) => {
     const seconds = Math.max(1, Math.ceil(resetMs[0]! / 1000));
     const left = `${name};r=${remaining[0]};t=${seconds}`;
+    if (!admitted && remaining[0]! > 0) {
+      const detail = `What is left of this ${per} is reserved for requests in progress. Try again in 1 second.`;
+      return withQuota(
+        problem(exchange.call, "quota_exceeded", {
+          detail,
+          headers: ["Retry-After", "1"],
+          why: `${why}, reserved`,
+          rule,
+        }),
+        left,
+      );
+    }
     if (!admitted) {
       const detail =
         `The quota of this ${per} is used up. The next ${per} begins in ${seconds} ` +
@@ -108,15 +117,14 @@ function limiting(
     const reply = next(exchange);
     return reply instanceof Promise ? reply.then((later) => withQuota(later, left)) : withQuota(reply, left);
   };
+  const costing = cost && tools.limits.costing(limiter, cost, tools, callerOf, plain);
+  const settle = costing?.settle ?? plain;
   const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
     if (decision === "deny") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
     return decision === "allow" ? next(exchange) : settle(next, exchange, decision);
   };
   return (inner) => {
-    const next =
-      cost === undefined
-        ? inner
-        : tools.limits.bookingCosts(inner, cost, tools, (exchange, amount) => limiter.book(callerOf(exchange), amount));
+    const next = costing === undefined ? inner : costing.around(inner);
     return (exchange) => {
       const decision = limiter.decide(callerOf(exchange));
       return decision instanceof Promise

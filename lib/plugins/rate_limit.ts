@@ -4,6 +4,7 @@
 import { callerAddress } from "../base/ip_address.ts";
 import { TOKEN_CHARACTERS } from "../base/http_grammar.ts";
 import { droppedProblem } from "../config/dropped_names.ts";
+import type { COST } from "../config/cost.ts";
 import { NO_WINDOW, WINDOW_FIELDS, windowsOf, type WindowLimits } from "../config/fields.ts";
 import { fieldsOf } from "../config/feature_fields.ts";
 import type { FeatureField, FeatureSchemas } from "../config/feature_schemas.ts";
@@ -92,11 +93,17 @@ function limiting(
 ): Middleware {
   const windows = windowsOf(limits);
   const options = { windows, maxCallers, callers: limitBy === "all" ? 1 : undefined, counters };
+  const reserve = cost && reserveOf(cost, tools);
   const costed =
-    cost && tools.limiterBy((limiterTools, costKey) => tools.limits.costedLimiter(limiterTools, costKey, options), key);
+    cost &&
+    tools.limiterBy((limiterTools, costKey) => {
+      return tools.limits.costedLimiter(limiterTools, costKey, options, reserve);
+    }, key);
   const limiter = costed ?? tools.counters.limiter(key, options);
   const callerOf = callerBy(limitBy);
-  const settle = mode === "shadow" ? tools.limits.shadowing(tools) : enforcing(windows, tools.scope.id, path);
+  const plain = mode === "shadow" ? tools.limits.shadowing(tools) : enforcing(windows, tools.scope.id, path);
+  const costing = costed && tools.limits.costing(costed, cost!, tools, callerOf, plain);
+  const settle = costing?.settle ?? plain;
   const settleLater = (next: Handler, exchange: Exchange, decision: Decision | Undecided) => {
     if (decision === "deny" && mode === "enforce") return problem(exchange.call, "limiter_unavailable", UNCOUNTED);
     return typeof decision === "string" ? next(exchange) : settle(next, exchange, decision);
@@ -107,11 +114,12 @@ function limiting(
       ? decision.then((later) => settleLater(next, exchange, later))
       : settle(next, exchange, decision);
   };
-  if (costed === undefined) return counting;
-  return (next) =>
-    counting(
-      tools.limits.bookingCosts(next, cost!, tools, (exchange, amount) => costed.book(callerOf(exchange), amount)),
-    );
+  return costing === undefined ? counting : (next) => counting(costing.around(next));
+}
+
+/** What each request in progress holds of a limit of costs; undefined: nothing. */
+export function reserveOf({ reserve }: Pick<Infer<typeof COST>, "reserve">, { counts }: Pick<Tools, "counts">) {
+  return reserve === 0 ? undefined : { amount: reserve, held: counts("reserves") };
 }
 
 export const UNCOUNTED = { detail: "The request could not be counted. Try again shortly." };
@@ -153,16 +161,19 @@ function enforcing(windows: readonly Window[], id: string | null, path: string):
     const limits = limitsOf(names, decision);
     if (!decision.admitted) {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
-      const detail = `Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
       const { remaining, resetMs } = decision;
       const reached = windows.filter((_window, i) => remaining[i] === 0);
+      // If no window is full, requests in progress hold what is left (`cost.reserve`).
+      const held = reached.length === 0 ? "What is left is reserved for requests in progress. " : "";
+      const detail = `${held}Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
+      const full = reached.map(({ name, limit }) => `${limit} per ${name}`).join(", ") || "reserved";
       // Of several the one that is the last to give a request back: it says when the next one is admitted.
       let last = -1;
       for (let i = 0; i < windows.length; i++)
         if (remaining[i] === 0 && (last < 0 || resetMs[i]! >= resetMs[last]!)) last = i;
       const longest = windows[last]?.name;
       const rule = longest && `${path}limit_${longest === "minute" ? "min" : longest}`;
-      const why = `rate_limit: ${reached.map(({ name, limit }) => `${limit} per ${name}`).join(", ")}`;
+      const why = `rate_limit: ${full}`;
       return withLimits(
         problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)], why, rule }),
         policy,

@@ -10,6 +10,7 @@ import type { CostedLimiter, Decision, GiveMemory, LimiterOptions } from "./coun
 import type { MemoryCounters } from "./caller_tables.ts";
 import type { LocalCosted, SharedCosts } from "./counters.ts";
 import { MemoryLimiter } from "./memory.ts";
+import { reserving, type Reserve } from "./reserved.ts";
 
 /** What limiters of further kinds are made with, see `Tools.limiterBy`. */
 export interface LimiterTools {
@@ -28,11 +29,13 @@ export function costedLimiter(
   { clock, local, shared, memory }: LimiterTools,
   key: string,
   options: LimiterOptions,
+  reserve?: Reserve,
 ): CostedLimiter {
   // Makes the table of the callers.
   local.limiter(key, options, memory);
-  const limiter = new CostedMemoryLimiter(clock, local.all.get(key)!, options);
-  return options.counters === "memory" || shared === null ? limiter : shared.costed(key, options.windows, limiter);
+  const limiter = reserving(new CostedMemoryLimiter(clock, local.all.get(key)!, options), key, reserve);
+  if (options.counters === "memory" || shared === null) return limiter;
+  return shared.costed(key, options.windows, limiter, reserve?.amount ?? 0);
 }
 
 export class CostedMemoryLimiter extends MemoryLimiter implements LocalCosted {

@@ -32,8 +32,13 @@ export interface Decision {
   readonly remaining: readonly number[];
   /** Milliseconds until each window gives back at least one request; 0 when it is untouched. */
   readonly resetMs: readonly number[];
-  /** Milliseconds until the same request would be admitted; 0 when this one was. */
+  /** Milliseconds until the same request would be admitted; 0 when this one was, or when others may end before. */
   readonly retryMs: number;
+  /**
+   * Of an admitted request of a limiter with a reserve: books its cost, and gives back what it holds. To be called
+   * once, in place of `book`.
+   */
+  readonly reservation?: (cost: number) => void;
 }
 
 /** The server that counts did not answer, and `on_error` is "allow" or "deny". */
@@ -62,9 +67,19 @@ export interface LocalCosted extends CostedLimiter {
 /** Counters that gateways share, for limiters of further kinds. `local` counts while their server does not. */
 export interface SharedCosts {
   /** Of sliding windows. */
-  costed(key: string, windows: readonly Window[], local: LocalCosted): CostedLimiter;
-  /** Of calendar periods; `isCosted`: whether `decide` leaves the counting to `book`. */
-  quota(key: string, limit: number, isCosted: boolean, local: LocalCosted & { readonly period: Period }): CostedLimiter;
+  costed(key: string, windows: readonly Window[], local: LocalCosted, reserve: number): CostedLimiter;
+  /** Of calendar periods. */
+  quota(key: string, options: SharedQuota, local: LocalCosted): CostedLimiter;
+}
+
+export interface SharedQuota {
+  readonly limit: number;
+  /** Whether `decide` leaves the counting to `book`. */
+  readonly isCosted: boolean;
+  /** What each request in progress holds of the limit; 0: nothing. */
+  readonly reserve: number;
+  /** The period that has begun. */
+  readonly period: () => Period;
 }
 
 /**

@@ -11,6 +11,7 @@ import type { CallerTable, QuotaTableOptions } from "./caller_tables.ts";
 import type { CostedLimiter, Decision, LimiterOptions } from "./counters.ts";
 import { planOf } from "./marks.ts";
 import { MemoryLimiter } from "./memory.ts";
+import { reserving, type Reserve } from "./reserved.ts";
 
 /** `maxCallers` and `callers`: see `LimiterOptions`. */
 export interface QuotaOptions extends QuotaTableOptions {
@@ -37,15 +38,20 @@ export function quotaLimiter(
   { clock, local, shared, memory, quotas }: LimiterTools,
   key: string,
   options: QuotaOptions,
+  reserve?: Reserve,
 ): CostedLimiter {
   const periodAt = calendar(options.per, options.timeZone);
   const table = tableOptions(options);
   local.limiter(key, table, memory);
   const callers = local.all.get(key)!;
   if (shared === null) quotas?.keep(key, callers, options);
-  const limiter = new QuotaLimiter(clock, callers, table, { ...options, periodAt });
+  const counting = new QuotaLimiter(clock, callers, table, { ...options, periodAt });
+  const limiter = reserving(counting, key, reserve);
+  if (shared === null) return limiter;
+  const { limit, isCosted } = options;
+  const inServer = { limit, isCosted, reserve: reserve?.amount ?? 0, period: () => counting.period };
   // There a count has no period of its own: the number of a month, read as that of a day, would lie decades ahead.
-  return shared?.quota(`${key} ${options.per}`, options.limit, options.isCosted, limiter) ?? limiter;
+  return shared.quota(`${key} ${options.per}`, inServer, limiter);
 }
 
 interface PeriodOptions extends QuotaOptions {

@@ -21,7 +21,7 @@ import type {
   Limiter,
   LimiterOptions,
   LocalCosted,
-  SharedCosts,
+  SharedQuota,
   Undecided,
   Window,
   CountersReport,
@@ -29,8 +29,8 @@ import type {
 } from "./counters.ts";
 import { RedisServers, type RedisServer } from "./redis_cluster.ts";
 import { RedisConnection, replyProblem, type RedisCommand, type Greeting } from "./redis_connection.ts";
-import { COST_SCRIPT, QUOTA_SCRIPT } from "./redis_costs.ts";
-import { argumentsOf, SCRIPT, scriptOf, ScriptCalls } from "./redis_script.ts";
+import { COST_SCRIPT, QUOTA_SCRIPT, RESERVED_COST_SCRIPT, RESERVED_QUOTA_SCRIPT } from "./redis_costs.ts";
+import { argumentsOf, SCRIPT, scriptOf, ScriptCalls, type Script } from "./redis_script.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";
 
 export interface RedisSettings {
@@ -167,28 +167,61 @@ export class RedisCounters implements GatewayCounters {
   }
 
   /** Books costs in sliding windows. `local` counts while the server does not. */
-  costed(key: string, windows: readonly Window[], local: LocalCosted): CostedLimiter {
-    const script = scriptOf(COST_SCRIPT);
-    const callsOf = (cost: number) => new ScriptCalls(script, [...argumentsOf(windows), String(cost)], windows.length);
-    const looks = callsOf(0);
-    return {
-      decide: (caller) => this.#ask({ calls: looks, tag: tagOf(key, caller), local, caller }),
-      book: (caller, cost) =>
-        void this.#ask({ calls: callsOf(cost), tag: tagOf(key, caller), local: booking(local, cost), caller }),
-    };
+  costed(key: string, windows: readonly Window[], local: LocalCosted, reserve: number): CostedLimiter {
+    const plain = scriptOf(COST_SCRIPT);
+    const reserved = scriptOf(RESERVED_COST_SCRIPT);
+    const parts = argumentsOf(windows);
+    const looks = new ScriptCalls(plain, [...parts, "0"], windows.length);
+    return this.#booked(key, local, reserve > 0, {
+      look: () => looks,
+      book: (cost) => new ScriptCalls(plain, [...parts, String(cost)], windows.length),
+      reserved: (cost) => new ScriptCalls(reserved, [...parts, String(reserve), String(cost)], windows.length),
+    });
   }
 
   /** Counts calendar periods, by the clock of this gateway. */
-  quota(key: string, limit: number, isCosted: boolean, local: Parameters<SharedCosts["quota"]>[3]): CostedLimiter {
-    const script = scriptOf(QUOTA_SCRIPT);
-    const callsOf = (what: string) => {
-      const { number, end } = local.period;
-      return new ScriptCalls(script, [limit, number, Math.ceil(end - this.tools.clock.wall()), what].map(String), 1);
+  quota(key: string, { limit, isCosted, reserve, period }: SharedQuota, local: LocalCosted): CostedLimiter {
+    const plain = scriptOf(QUOTA_SCRIPT);
+    const reserved = scriptOf(RESERVED_QUOTA_SCRIPT);
+    const callsOf = (script: Script, ...what: (string | number)[]) => {
+      const { number, end } = period();
+      const parts = [limit, number, Math.ceil(end - this.tools.clock.wall()), ...what].map(String);
+      return new ScriptCalls(script, parts, 1);
+    };
+    return this.#booked(key, local, reserve > 0, {
+      look: () => callsOf(plain, isCosted ? "0" : "one"),
+      book: (cost) => callsOf(plain, cost),
+      reserved: (cost) => callsOf(reserved, cost, reserve),
+    });
+  }
+
+  /** `calls.reserved`: with a cost of -1 a request begins, else it ends. */
+  #booked(
+    key: string,
+    local: LocalCosted,
+    hasReserve: boolean,
+    calls: {
+      readonly look: () => ScriptCalls;
+      readonly book: (cost: number) => ScriptCalls;
+      readonly reserved: (cost: number) => ScriptCalls;
+    },
+  ): CostedLimiter {
+    const ask = (caller: string, scripted: ScriptCalls, inMemory: Local) =>
+      this.#ask({ calls: scripted, tag: tagOf(key, caller), local: inMemory, caller });
+    const book = (caller: string, cost: number) => void ask(caller, calls.book(cost), booking(local, cost));
+    if (!hasReserve) return { decide: (caller) => ask(caller, calls.look(), local), book };
+    const withReservation = (caller: string, decision: Decision | Undecided): Decision | Undecided => {
+      // One that was made in memory has a reservation there.
+      if (typeof decision === "string" || !decision.admitted || decision.reservation !== undefined) return decision;
+      const reservation = (cost: number) => void ask(caller, calls.reserved(cost), booking(local, cost));
+      return { ...decision, reservation };
     };
     return {
-      decide: (caller) => this.#ask({ calls: callsOf(isCosted ? "0" : "one"), tag: tagOf(key, caller), local, caller }),
-      book: (caller, cost) =>
-        void this.#ask({ calls: callsOf(String(cost)), tag: tagOf(key, caller), local: booking(local, cost), caller }),
+      decide(caller) {
+        const decision = ask(caller, calls.reserved(-1), local);
+        return decision instanceof Promise ? decision.then((made) => withReservation(caller, made)) : decision;
+      },
+      book,
     };
   }
 
@@ -290,14 +323,17 @@ function tagOf(key: string, caller: string): string {
   return hash("sha256", JSON.stringify([1, key, caller]), "base64url").slice(0, 22);
 }
 
+/** Its decision is for nobody, and holds nothing. */
 function booking(local: LocalCosted, cost: number): Local {
   return {
     decide(caller) {
       local.book(caller, cost);
-      return local.decide(caller);
+      return NOBODYS;
     },
   };
 }
+
+const NOBODYS: Decision = { admitted: false, remaining: [], resetMs: [], retryMs: 0 };
 
 /** Decides in memory, where the server does not. */
 type Local = Pick<LocalCosted, "decide">;

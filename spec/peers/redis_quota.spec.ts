@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { AnyConfigInput } from "../../lib/config/model.ts";
 import { countingPeriods } from "../contracts/quotas.ts";
+import { countingReserves } from "../contracts/reserves.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { random } from "../support/random.ts";
 import { ask } from "../support/raw_client.ts";
@@ -37,6 +38,24 @@ describe("quotas and costs in Redis", () => {
     return async (per) => {
       const made = await gatewayOn(server, { name: "quota", config: { limit: 1, per, limit_by: "all" } });
       return async () => (await made.left(1))[0]!;
+    };
+  });
+
+  countingReserves(async () => {
+    const server = await redis();
+    return async (upstream, plugins) => {
+      const url = `redis://127.0.0.1:${server.port}`;
+      const config = oneService(
+        upstream,
+        { plugins: plugins as never },
+        { counters: { store: "redis", url, timeout_ms: 5_000 } },
+      );
+      const gateways = [await running(config), await running(config)];
+      await until(
+        () => gateways.every(({ gateway }) => gateway.status.counters?.state === "up"),
+        () => "the counters to be shared",
+      );
+      return gateways.map(({ port }) => port);
     };
   });
 

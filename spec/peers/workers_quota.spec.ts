@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { countingReserves } from "../contracts/reserves.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { emptyFolder } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -40,4 +41,8 @@ describe.each(RELEASES)("quotas over the workers of Node %i", (release) => {
       expect(await admitted(third.port, 30)).toBe(15);
     },
   );
+
+  countingReserves(async () => async (upstream, plugins) => {
+    return [(await withWorkers(oneService(upstream, { plugins: plugins as never }), { release, workers: 3 })).port];
+  });
 });
