@@ -11,6 +11,7 @@ import http2 from "node:http2";
 import https from "node:https";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { AnyConfigInput } from "../lib/config/model.ts";
 import { createGateway } from "../lib/index.ts";
@@ -78,9 +79,9 @@ async function runAsShown(job: string, ports: Readonly<Record<number, number>>):
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 describe("the cookbook", () => {
-  it("has sixteen jobs, each with a configuration", () => {
+  it("has seventeen jobs, each with a configuration", () => {
     const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
-    expect(jobs).toHaveLength(16);
+    expect(jobs).toHaveLength(17);
     expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
   });
 
@@ -353,6 +354,116 @@ describe("the cookbook", () => {
       expect(seen.join()).not.toContain("mine");
     },
   );
+
+  describe("One key, two model providers, a budget", () => {
+    const job = "One key, two model providers, a budget";
+    const keys = { ADA_KEY: "ada-key", USUAL_KEY: "usual-key", SPARE_KEY: "spare-key" };
+    const asking = { method: "POST", path: "/ai/chat/completions" };
+    const headers = { "Content-Type": "application/json", Authorization: "Bearer ada-key" };
+
+    /** Both providers stream, and state 700 tokens only if they are asked to, as the API reference has it. */
+    async function providers(limit = 1_000_000) {
+      const seen: string[] = [];
+      /** Streams that have begun, and end with `finish`. */
+      const open: (() => void)[] = [];
+      const state = { usual: 200, isHeld: false };
+      const provider = (name: "usual" | "spare") =>
+        backend((request, response, body) => {
+          const { stream, stream_options: options } = JSON.parse(body.toString()) as Record<string, never>;
+          seen.push(`${name} ${request.headers.authorization} ${body.toString()}`);
+          if (name === "usual" && state.usual !== 200) return void response.writeHead(state.usual).end("{}");
+          if (stream !== true) return void response.writeHead(400).end("{}");
+          response.writeHead(200, { "Content-Type": "text/event-stream" });
+          response.write(`data: {"choices":[{"delta":{"content":"Hello from ${name}"}}],"usage":null}\n\n`);
+          const finish = () => {
+            if ((options as { include_usage?: boolean } | undefined)?.include_usage === true)
+              response.write('data: {"choices":[],"usage":{"total_tokens":700}}\n\n');
+            response.end("data: [DONE]\n\n");
+          };
+          if (state.isHeld) open.push(finish);
+          else finish();
+        });
+      const [usual, spare] = [await provider("usual"), await provider("spare")];
+      const config = configOf(job, { 3000: usual.port, 3001: spare.port });
+      const { config: quota } = config.services[0]!.plugins!.find(({ name }) => name === "quota")!;
+      Object.assign(quota as object, { limit });
+      const made = await running(config, { environment: keys });
+      const chat = (body: string | Buffer = '{"messages":[]}', more: Record<string, string> = {}) =>
+        ask(made.port, { ...asking, headers: { ...headers, ...more }, body });
+      /** What is used once all replies have ended, by a refused request, which costs nothing. */
+      const used = async () => {
+        await eventually(() => made.gateway.inFlight === 0);
+        const { headers: told } = await chat("no JSON");
+        return limit - 4_000 - Number(/;r=(\d+)/.exec(String(told.ratelimit))![1]);
+      };
+      return { ...made, state, seen, open, chat, used };
+    }
+
+    it("answers as the page shows, with the keys of the providers and the tokens stated", async () => {
+      const { port, seen, used } = await providers();
+      await runAsShown(job, { 8008: port });
+      expect(seen).toEqual([
+        'usual Bearer usual-key {"messages":[],"stream_options":{"include_usage":true},"stream":true}',
+      ]);
+      expect(await used()).toBe(700);
+      const refused = await ask(port, {
+        ...asking,
+        headers: { ...headers, Authorization: "Bearer other" },
+        body: "{}",
+      });
+      expect(refused.status).toBe(401);
+    });
+
+    it.each([429, 503])("goes to the spare before the first byte after a %i, and charges once", async (status) => {
+      const { state, seen, chat, used } = await providers();
+      state.usual = status;
+      const reply = await chat();
+      expect([reply.status, reply.body.toString()]).toEqual([200, expect.stringContaining("Hello from spare")]);
+      expect(seen.map((each) => each.split(" {")[0])).toEqual(["usual Bearer usual-key", "spare Bearer spare-key"]);
+      expect(new Set(seen.map((each) => each.slice(each.indexOf("{"))))).toEqual(
+        new Set(['{"messages":[],"stream":true,"stream_options":{"include_usage":true}}']),
+      );
+      expect(await used()).toBe(700);
+    });
+
+    it("is not evaded by leaving include_usage out, by duplicate members, or by gzip", async () => {
+      const { chat, used, seen } = await providers();
+      for (const body of ['{"stream":false}', '{"stream_options":null}', '{"stream_options":{"include_usage":false}}'])
+        expect((await chat(body)).status).toBe(200);
+      expect((await chat("{}", { "Accept-Encoding": "gzip, br" })).headers["content-encoding"]).toBe(undefined);
+      expect(await used()).toBe(4 * 700);
+      const twice = '{"stream_options":{"include_usage":true},"stream_options":{"include_usage":false}}';
+      expect((await chat(twice)).status).toBe(400);
+      expect((await chat(gzipSync("{}"), { "Content-Encoding": "gzip" })).status).toBe(400);
+      expect((await chat("{}", { "Content-Type": "text/plain" })).status).toBe(400);
+      expect(seen).toHaveLength(4);
+      expect(await used()).toBe(4 * 700);
+    });
+
+    it("is not evaded by an early disconnect", async () => {
+      const { port, state, used } = await providers();
+      state.isHeld = true;
+      const connection = await connect(port);
+      const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+      connection.send(`POST ${asking.path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n${lines.join("")}\r\n{}`);
+      await connection.until("Hello");
+      connection.socket.destroy();
+      expect(await used()).toBe(4_000);
+    });
+
+    it("is not evaded by many streams at once", async () => {
+      const { state, open, chat, used, seen } = await providers(40_000);
+      state.isHeld = true;
+      const statuses: number[] = [];
+      const all = Array.from({ length: 14 }, () => chat().then(({ status }) => statuses.push(status)));
+      await eventually(() => open.length === 10 && statuses.length === 4, "ten streams to be open");
+      expect(statuses).toEqual(Array(4).fill(429));
+      for (const finish of open) finish();
+      await Promise.all(all);
+      expect(seen).toHaveLength(10);
+      expect(await used()).toBe(10 * 700);
+    });
+  });
 
   it("its WebSockets pass", async () => {
     const upstream = await backend();
