@@ -82,7 +82,11 @@ export class FleetMember implements Fleet {
   async join(member: Member, texts: Texts): Promise<void> {
     const name = nameOf(member);
     if (this.#settings.isReadOnly) return this.#identify({ id: null, name });
-    const id = await this.#idIn(member.stateFolder);
+    let id = await this.#idIn(member.stateFolder);
+    if (member.stateFolder !== null && (await this.#isOfAnother(id, name))) {
+      this.#log.warn("another gateway of the fleet has the id of this one, which takes a new one", { id, name });
+      id = await this.#idIn(member.stateFolder, "new");
+    }
     if (this.#hasLeft) return;
     this.ownId = id;
     this.#identify({ id, name });
@@ -142,12 +146,18 @@ export class FleetMember implements Fleet {
     };
   }
 
-  async #idIn(folder: StateFolder | null): Promise<string> {
+  /** A copy of a STATE_DIR has the id of the gateway that it is from. False where the entries may not be read. */
+  async #isOfAnother(id: string, name: string): Promise<boolean> {
+    const entries = await this.list().catch(() => []);
+    return entries.some((each) => each.id === id && each.entry !== null && each.entry.name !== name);
+  }
+
+  async #idIn(folder: StateFolder | null, which: "kept" | "new" = "kept"): Promise<string> {
     const fresh = randomBytes(8).toString("hex");
     if (folder === null) return fresh;
     try {
       const kept = folder.read(ID_FILE)?.toString().trim() ?? "";
-      if (/^[0-9a-f]{16}$/.test(kept)) return kept;
+      if (which === "kept" && /^[0-9a-f]{16}$/.test(kept)) return kept;
       await folder.write(ID_FILE, [Buffer.from(`${fresh}\n`)]);
     } catch (error) {
       folder.failures++;

@@ -40,6 +40,9 @@ interface Load extends LoadServers {
   readonly stateDir: () => Promise<{ readonly readSeen: typeof readSeen }>;
 }
 
+/** A change is in force within 2 s. */
+const MOST_SPREAD_MS = 1_000;
+
 const TO_DO = "make its server answer, or name another one with --config URL or CONFIG_FILE_PATH";
 
 export class RemoteConfig {
@@ -226,6 +229,7 @@ async function openSource(
     clock: systemClock,
     log,
     plainSecret: isPlain ? secret : null,
+    spreadMs: Math.random() * MOST_SPREAD_MS,
     ...(check && { isPair: (read) => check(server.name, read).problem === undefined }),
   });
 }

@@ -103,6 +103,8 @@ export interface TextServer {
    * had a text. One call at a time.
    */
   ask(signal: AbortSignal): Promise<SourceText | null>;
+  /** The next answer is a whole one, whatever was received before. Absent: an answer never is half of another one. */
+  forget?(): void;
   /**
    * Calls `changed` when the text may be another, until `signal` is aborted. Rejects with a `SourceFailure` when that
    * cannot be known any more. Absent: the server does not tell.

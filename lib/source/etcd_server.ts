@@ -50,8 +50,9 @@ export class EtcdServer implements TextServer {
     const isKnown = before !== null && isSame(before, seen) && before.text.value?.length !== 0;
     if (isKnown && !this.#isUnsure) return null;
     this.#isUnsure = false;
+    const left = ASK_MS - (this.#clock.now() - began);
+    if (left <= 0) throw new SourceFailure("unreachable", `no answer within ${ASK_MS / 1000} s`);
     const read = await this.#inWords(async () => {
-      const left = ASK_MS - (this.#clock.now() - began);
       const options = { maxBytes: MAX_ANSWER_BYTES, limitMs: left, memberMs: left, signal };
       return configState(await this.#client.call("/v3/kv/txn", readBoth(this.#key, "texts"), options), "texts");
     });

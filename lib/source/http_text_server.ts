@@ -70,6 +70,11 @@ class HttpTextServer implements TextServer {
     }
   }
 
+  forget(): void {
+    this.#text = null;
+    this.#signature = null;
+  }
+
   async #ask(signal: AbortSignal): Promise<SourceText | null> {
     const text = await this.#get(this.#url, this.#text, MAX_TEXT_BYTES, signal);
     if (text === null || text.body.length === 0) {

@@ -4,7 +4,8 @@
  *
  * ```
  *            no lease ──── grant ────► leased ◄── put, where the entry is another one
- *               ▲                        │   ◄── keepalive, every 10 s
+ *               ▲                        │   ◄── put, every minute: somebody may have deleted it
+ *               │                        │   ◄── keepalive, every 10 s
  *               └── the lease is lost ───┘
  * ```
  */
@@ -29,12 +30,18 @@ export interface OwnEntryOptions {
   readonly entry: () => Promise<FleetEntry>;
 }
 
+interface Written {
+  readonly text: string;
+  readonly lease: string;
+  readonly at: number;
+}
+
 export class OwnEntry {
   readonly #options: OwnEntryOptions;
   readonly #closing = new AbortController();
   readonly #lease: EtcdLease;
   /** What etcd has of the entry, and with which lease; null: it is not known. */
-  #written: { readonly text: string; readonly lease: string } | null = null;
+  #written: Written | null = null;
   #failures = 0;
   /** Whether `look` was called while the entry was compared. */
   #isDue = false;
@@ -83,18 +90,23 @@ export class OwnEntry {
   }
 
   async #step(): Promise<void> {
-    const { client, entry, key, id } = this.#options;
+    const { client, clock, entry, key, id } = this.#options;
     const { signal } = this.#closing;
     await this.#lease.hold({ signal });
     this.#isDue = false;
     const text = JSON.stringify(await entry());
     const lease = this.#lease.id;
     if (lease === null || signal.aborted) return;
-    if (text === this.#written?.text && lease === this.#written.lease) return;
+    if (this.#written !== null && this.#isStill(this.#written, text, lease)) return;
     this.#written = null;
     const put = { key: base64(`${entriesBelow(key)}${id}`), value: base64(text), lease };
     await client.call("/v3/kv/put", put, { signal });
-    this.#written = { text, lease };
+    this.#written = { text, lease, at: clock.now() };
+  }
+
+  #isStill(written: Written, text: string, lease: string): boolean {
+    const age = this.#options.clock.now() - written.at;
+    return text === written.text && lease === written.lease && age < REWRITTEN_MS;
   }
 
   #succeeded(): void {
@@ -118,6 +130,8 @@ export class OwnEntry {
 
 const LEASE_S = 30;
 const RENEWED_MS = 10_000;
+/** To read the entry needs a right that a gateway may not have. */
+const REWRITTEN_MS = 60_000;
 /** How often the entry is compared with what etcd has, and so how often it is written at most. */
 const LOOK_MS = 1_000;
 const LONGEST_PAUSE_MS = 5_000;

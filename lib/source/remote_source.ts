@@ -34,6 +34,11 @@ export interface RemoteSourceOptions {
   readonly isPair?: (received: SourceText) => boolean;
   /** See `SourceState`. Default: none. */
   readonly plainSecret?: string | null;
+  /**
+   * How long after a change that the server reports it is asked, in milliseconds: gateways that hear of it at once do
+   * not all ask and reload at once. Default 0.
+   */
+  readonly spreadMs?: number;
 }
 
 /** A text that was in force in an earlier run of the program. */
@@ -73,6 +78,10 @@ export class RemoteSource implements TextSource {
   #next: Promise<void> | null = null;
   #timer: Timer | null = null;
   #isWatching = false;
+  /** Asks after a change that the server has reported. */
+  #soon: Timer | null = null;
+  /** Whether text and signature of the last answer do not fit. */
+  #isUnfit = false;
   /** Whether there was a text once. */
   #hasHadText = false;
   /** Whether `current` gives another text than listeners know. */
@@ -160,6 +169,7 @@ export class RemoteSource implements TextSource {
   close(): void {
     this.#closing.abort();
     this.#timer?.cancel();
+    this.#soon?.cancel();
     this.#listeners.clear();
     this.#server.close();
   }
@@ -186,10 +196,17 @@ export class RemoteSource implements TextSource {
   async #askForPair(): Promise<SourceText | null> {
     const { signal } = this.#closing;
     const { isPair = () => true } = this.#options;
+    // With an ETag of half a pair a server may say for ever that nothing has changed.
+    if (this.#isUnfit) this.#server.forget?.();
     const answer = await this.#server.ask(signal);
-    if (answer === null || isSame(answer, this.#received) || isPair(answer)) return answer;
+    if (answer === null || (!this.#isUnfit && isSame(answer, this.#received))) return answer;
+    this.#isUnfit = !isPair(answer);
+    if (!this.#isUnfit || isSame(answer, this.#received)) return answer;
+    this.#server.forget?.();
     // Where that fails, the next question says so.
-    return (await this.#server.ask(signal).catch(() => null)) ?? answer;
+    const again = await this.#server.ask(signal).catch(() => null);
+    if (again !== null) this.#isUnfit = !isPair(again);
+    return again ?? answer;
   }
 
   #answered(answer: SourceText | SourceFailure | null): void {
@@ -243,15 +260,22 @@ export class RemoteSource implements TextSource {
 
   /** Follows the changes that the server reports; a watch that ends begins again. */
   #watch(): void {
-    const { clock } = this.#options;
+    const { clock, spreadMs = 0 } = this.#options;
     const { signal } = this.#closing;
     if (this.#server.watch === undefined || signal.aborted) return;
     this.#isWatching = true;
     let failures = 0;
-    const ask = () => void this.#ask().catch(ignore);
+    const ask = () => {
+      this.#soon = null;
+      void this.#ask().catch(ignore);
+    };
+    const askSoon = () => {
+      if (spreadMs === 0) ask();
+      else this.#soon ??= clock.after(spreadMs, ask);
+    };
     const watch = (): void => {
       const began = clock.now();
-      this.#server.watch!(ask, signal)
+      this.#server.watch!(askSoon, signal)
         .catch(ignore)
         .finally(() => {
           // Also one that has reported a change may fail at once: only its duration says that it has worked.

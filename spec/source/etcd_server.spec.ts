@@ -1,4 +1,4 @@
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { SourceFailure, type TextServer } from "../../lib/config/text_source.ts";
@@ -86,6 +86,20 @@ describe("ask", () => {
     expect(await server.ask(never)).toMatchObject({ text: Buffer.from("{}") });
     member.cluster.put({ gw: null });
     expect((await failureOf(server.ask(never))).kind).toBe("missing");
+  });
+
+  it("gives up where finding out whether there is another text has taken all of its time", async () => {
+    const member = await etcdStandIn();
+    const clock = manualClock();
+    const server = serverOf([member], { clock });
+    member.cluster.put({ gw: "{}" });
+    member.answers.set("/v3/kv/txn", (message) => (now.mockReturnValue(9_500), member.answer("/v3/kv/txn", message)));
+    const now = vi.spyOn(clock, "now");
+    expect(await failureOf(server.ask(never))).toMatchObject({
+      kind: "unreachable",
+      message: "no answer within 9.5 s",
+    });
+    expect(member.asked).toEqual(["/v3/kv/txn"]);
   });
 
   it("reads again in a cluster that was made anew, whose revisions are the same", async () => {

@@ -84,6 +84,16 @@ describe("a configuration on an HTTP server", () => {
     expect(served.requests.every(({ headers }) => headers["if-none-match"] === undefined)).toBe(true);
   });
 
+  it("is asked for without what was received, text and signature, once that is forgotten", async () => {
+    const { url, files, requests } = await configServer();
+    files.set("/gw.json", "{}").set("/gw.json.sig", "s");
+    const server = opened(url);
+    await server.ask(never);
+    server.forget!();
+    expect(await server.ask(never)).toMatchObject({ text: Buffer.from("{}"), signature: "s" });
+    expect(requests.map(({ headers }) => headers["if-none-match"])).toEqual(Array(4).fill(undefined));
+  });
+
   it("gets the token of the file, which is read at each request", async () => {
     const { url, files, requests } = await configServer();
     files.set("/gw.json", "{}");

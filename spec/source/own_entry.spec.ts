@@ -43,6 +43,17 @@ describe("the entry of a gateway", () => {
     expect(puts()).toBe(2);
   });
 
+  it("is there again within about a minute where somebody has deleted it, though it is the same", async () => {
+    const [member, clock] = [await etcdStandIn(), manualClock()];
+    entryOf(member, clock);
+    await expect.poll(() => written(member)).toEqual(ENTRY);
+    member.cluster.keys.delete(KEY);
+    await expect.poll(() => (clock.advance(500), written(member)), { interval: 2, timeout: 5_000 }).toEqual(ENTRY);
+    expect(clock.now()).toBeGreaterThanOrEqual(60_000);
+    expect(clock.now()).toBeLessThan(75_000);
+    expect(member.asked).not.toContain("/v3/kv/range");
+  });
+
   it("is written at once when its gateway says that it is another one, also while it is written", async () => {
     const [member, clock] = [await etcdStandIn(), manualClock()];
     const own = entryOf(member, clock);

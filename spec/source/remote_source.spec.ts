@@ -29,7 +29,7 @@ function asked(answers: Answer[], options: Partial<RemoteSourceOptions> = {}, wa
     error: (message: string, fields?: LogFields) => void lines.push(["error", message, fields]),
   };
   let running = 0;
-  const seen = { asked: 0, most: 0, watched: 0, closed: 0 };
+  const seen = { asked: 0, most: 0, watched: 0, closed: 0, forgotten: 0 };
   let changed = () => {};
   let endWatch: (error: Error) => void = () => {};
   let release: (() => void) | null = null;
@@ -54,6 +54,7 @@ function asked(answers: Answer[], options: Partial<RemoteSourceOptions> = {}, wa
         return new Promise<void>((_done, fail) => (endWatch = fail));
       },
     }),
+    forget: () => void seen.forgotten++,
     close: () => void seen.closed++,
   };
   const source = new RemoteSource(server, { clock, log, random: () => 0.5, ...options });
@@ -233,6 +234,24 @@ describe("a source of texts on a server", () => {
     expect([seen.asked, changes()]).toEqual([6, 3]);
   });
 
+  it("asks for a whole answer where text and signature do not fit, and as long as they do not", async () => {
+    const isPair = ({ text: content, signature }: SourceText) => content.toString() === signature;
+    const unfit = text("b", "a");
+    const { source, seen, after, changes } = asked([text("a", "a"), unfit, unfit, unfit, text("b", "b"), null], {
+      isPair,
+    });
+    await source.refresh();
+    expect(seen.forgotten).toBe(0);
+    await after(10_000);
+    expect([seen.asked, seen.forgotten]).toEqual([3, 1]);
+    await after(10_000);
+    expect([seen.asked, seen.forgotten, changes()]).toEqual([4, 2, 1]);
+    await after(10_000);
+    expect([seen.asked, seen.forgotten, changes()]).toEqual([5, 3, 2]);
+    await after(10_000);
+    expect([seen.asked, seen.forgotten]).toEqual([6, 3]);
+  });
+
   it("gives the first of two answers where the second fails", async () => {
     const { source, now } = asked([text("b", "a"), down()], { isPair: () => false });
     await source.refresh();
@@ -252,6 +271,21 @@ describe("a source of texts on a server", () => {
     answers[0] = text("c");
     await after(500);
     expect([seen.watched, seen.asked, now()]).toEqual([2, 3, "c"]);
+  });
+
+  it("asks some time after a reported change, once for all of that time, and not after its end", async () => {
+    const { source, seen, report, after } = asked([text("a")], { spreadMs: 700 }, true);
+    await source.refresh();
+    report();
+    await after(699);
+    report();
+    expect(seen.asked).toBe(1);
+    await after(1);
+    expect(seen.asked).toBe(2);
+    report();
+    source.close();
+    await after(700);
+    expect(seen.asked).toBe(2);
   });
 
   it("begins a watch that fails at once again with pauses that grow, also while nobody answers", async () => {
