@@ -32,6 +32,7 @@ import { discard, problem, type Reply } from "../http/reply.ts";
 import { wholeReply } from "../http/whole_body.ts";
 import { NOT_JSON, readJson } from "../json_schema/read_json.ts";
 import { sizeOfValues } from "../json_schema/value_memory.ts";
+import type { EditedNames } from "./edited_names.ts";
 import { heldBodies, MAX_HELD, memoryFor, type HeldBodies } from "./held_bodies.ts";
 import { compiledEdits, editsSchema, type BodyEdits } from "./json_body_edits.ts";
 import { BeyondEnd, editedJson, type Edit } from "./json_edits.ts";
@@ -97,7 +98,9 @@ function editingRequests(next: Handler, edits: BodyEdits, { onOther, bodies, nex
     return bodies.whole(exchange, body, async ({ pieces, withRoom }) => {
       const bytes = Buffer.concat(pieces);
       try {
-        const edited = await withRoom(() => editedBytes(bytes, edits.of(exchange), "throw", nextSlice));
+        const edited = await withRoom(() =>
+          editedBytes(bytes, nextSlice, { edits: edits.of(exchange), beyond: "throw", names: edits.names }),
+        );
         if (typeof edited !== "string") return next(withContent(exchange, edited, !edited.equals(bytes)));
         return onOther === "pass" ? next(withContent(exchange, bytes, false)) : refusal(exchange, edited);
       } catch (error) {
@@ -118,20 +121,28 @@ function whyNoJson(headers: HeaderList, isReply = false): string | null {
   return hasHeader(headers, "content-range") ? "is a part" : null;
 }
 
+interface HowToEdit {
+  readonly edits: readonly Edit[];
+  readonly beyond: "throw" | "skip";
+  /** Of edits that nobody may get around by a member which only some readers take for an edited one. */
+  readonly names?: EditedNames;
+}
+
 /** The edited bytes; a text, as the end of a sentence, says why there are none. */
-async function editedBytes(
-  bytes: Buffer,
-  edits: readonly Edit[],
-  beyond: "throw" | "skip",
-  nextSlice: NextTimeSlice,
-): Promise<Buffer | string> {
-  const whyNot = readingProblem(await inSlices(readJson(bytes), nextSlice));
-  return whyNot ?? Buffer.from(editedJson(bytes.toString(), edits, beyond));
+async function editedBytes(bytes: Buffer, nextSlice: NextTimeSlice, how: HowToEdit): Promise<Buffer | string> {
+  const whyNot = readingProblem(await inSlices(readJson(bytes), nextSlice), how.names);
+  return whyNot ?? Buffer.from(editedJson(bytes.toString(), how.edits, how.beyond));
 }
 
 /** Not with the value, which would be kept in memory while its text is edited. */
-function readingProblem(read: { readonly at: string; readonly problem: string } | { readonly value: unknown }) {
-  if (!("problem" in read)) return null;
+function readingProblem(
+  read: { readonly at: string; readonly problem: string } | { readonly value: unknown },
+  names?: EditedNames,
+) {
+  if (!("problem" in read)) {
+    const found = names?.lookalikeIn(read.value) ?? null;
+    return found && `is ambiguous: ${found} differs from an edited name in case alone`;
+  }
   return read.at === "" ? read.problem : `is ambiguous: ${read.at} ${read.problem}`;
 }
 
@@ -237,7 +248,9 @@ class ReplyEditor {
     const memory = memoryFor(bytes.length);
     const room = sizeOfValues(bytes, bytes.length) * ROOM;
     if (bytes.length > maxBodyBytes || room > memory.most) return this.#long(exchange, reply, again(bytes));
-    const edited = await memory.take(room, () => editedBytes(bytes, this.#edits.of(exchange), "skip", nextSlice));
+    const edited = await memory.take(room, () =>
+      editedBytes(bytes, nextSlice, { edits: this.#edits.of(exchange), beyond: "skip" }),
+    );
     if (typeof edited === "string") return this.#other(exchange, { ...reply, body: again(bytes) }, edited);
     if (edited.equals(bytes)) return { ...reply, body: again(bytes), headers: withoutHeader(headers, "accept-ranges") };
     const changed = changedHeaders(headers);

@@ -17,7 +17,8 @@ import {
   type Schema,
 } from "../config/whole_schema.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { pointerText, type Edit, type Pointer } from "./json_edits.ts";
+import { EditedNames } from "./edited_names.ts";
+import { isWithin, pointerText, type Edit, type Pointer } from "./json_edits.ts";
 import { textTemplate, type Template } from "./template.ts";
 
 /** Steps of a pointer: texts with more levels are not edited. */
@@ -148,16 +149,12 @@ function contradiction(earlier: Edit, later: Edit): string | undefined {
     : `sets it anyway: leave ${before} out of "${earlier.change}"`;
 }
 
-/** Whether a pointer leads to the same place as `outer`, or into it. */
-function isWithin(inner: Pointer, outer: Pointer): boolean {
-  return outer.length <= inner.length && outer.every((step, i) => step === inner[i]);
-}
-
 export interface BodyEdits {
   /** Those for one request, in their order. */
   readonly of: (exchange: Exchange) => readonly Edit[];
   /** Whether values are taken out, which a recipient is not meant to see. */
   readonly removes: boolean;
+  readonly names: EditedNames;
 }
 
 /** Null: there are none. */
@@ -166,7 +163,8 @@ export function compiledEdits(written: WrittenEdits | undefined): BodyEdits | nu
   const all = configuredEdits(written);
   const of: BodyEdits["of"] = (exchange) =>
     all.map(({ edit, value }) => (value === null ? edit : ({ ...edit, value: value(exchange) } as Edit)));
-  return { of, removes: written.remove !== undefined };
+  const names = new EditedNames(all.map(({ edit }) => edit));
+  return { of, removes: written.remove !== undefined, names };
 }
 
 /** A value of JSON whose texts may have placeholders. It becomes its text, with the digits of its numbers. */

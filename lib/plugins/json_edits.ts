@@ -36,6 +36,11 @@ export function pointerText(at: Pointer): string {
   return at.map((step) => `/${pointerStep(step)}`).join("");
 }
 
+/** Whether a pointer leads to the same place as `outer`, or into it. */
+export function isWithin(inner: Pointer, outer: Pointer): boolean {
+  return outer.length <= inner.length && outer.every((step, i) => step === inner[i]);
+}
+
 /**
  * The text with the edits, made in their order. `text` must be valid JSON without duplicate members, which is not
  * checked. `beyond`: for an index beyond the end, "throw" a `BeyondEnd`, or "skip" that edit.
@@ -121,7 +126,7 @@ interface Place {
 
 const NOT_WHITE = /[^ \t\n\r]/;
 /** RFC 6901 §4: without leading zeros. */
-const INDEX = /^(?:0|[1-9]\d{0,15})$/;
+export const INDEX = /^(?:0|[1-9]\d{0,15})$/;
 
 /** Null: nothing is there. */
 function placeOf(root: Entry, at: Pointer): Place | null {

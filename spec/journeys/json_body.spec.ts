@@ -99,6 +99,8 @@ describe("requests", () => {
     ["bytes that are no UTF-8", Buffer.from([0x22, 0xff, 0x22]), JSON_TYPE],
     ["a byte order mark", "\uFEFF{}", JSON_TYPE],
     ["two values", "{}{}", JSON_TYPE],
+    ["a name that differs from an edited one in case", '{"stream_options":{"Include_Usage":false}}', JSON_TYPE],
+    ["such a name of a parent", '{"\u017ftream_options":{"include_usage":false}}', JSON_TYPE],
     ["101 levels", "[".repeat(101) + "]".repeat(101), JSON_TYPE],
     ["no content", "", JSON_TYPE],
   ])("with %s are refused, or pass as they are with on_other", async (_title, body, headers) => {
