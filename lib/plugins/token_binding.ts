@@ -30,7 +30,7 @@ export type Dpop = "accept" | "require" | undefined;
 export const BINDING_REFUSALS = {
   ...PROOF_REFUSALS,
   "proof replay": ["token_invalid", "The DPoP proof has been used before. Make a new one for each request."],
-  "proof flood": ["rate_limited", "Too many DPoP proofs by one key. Try again in a minute."],
+  "proof flood": ["rate_limited", "Too many DPoP proofs by one key. Try again shortly."],
   "proof store": ["auth_unavailable", "The DPoP proof could not be checked. Try again shortly."],
   bearer: ["token_invalid", "Send the access token with the scheme DPoP, and a proof of the key that it is bound to."],
   binding: ["token_invalid", "The access token is bound to another key than that of the DPoP proof."],
@@ -162,7 +162,10 @@ const BY_KEY = "DPoP keys";
 /** A proof is accepted for two minutes from the first moment on; the third is for clocks of gateways that differ. */
 const WINDOW_MS = 3 * PROOF_AGE_MS;
 
-/** Up to 120 MB in a gateway that gets 5,500 proofs a second; further proofs are refused as if they were seen. */
+/**
+ * At most 120 MB, in a gateway that gets 5,500 proofs a second. Further proofs are refused as if they had been seen: to
+ * forget one too early would let it pass twice.
+ */
 const MAX_PROOFS = 1_000_000;
 const SEEN_PROOFS: LimiterOptions = { windows: [{ name: "proof", limit: 1, ms: WINDOW_MS }], maxCallers: MAX_PROOFS };
 

@@ -201,6 +201,15 @@ describe("a token that is bound to a key", () => {
     );
   });
 
+  it("is refused with an RSA key whose exponent would make each verification slow", () => {
+    const { ask, now } = guard();
+    const { jwk, proof } = dpopClient(now, "RS256");
+    const slow = { e: "AQABAQAB", kty: "RSA", n: jwk["n"] };
+    const bound = token({ cnf: { jkt: thumbprint(slow as never) } });
+    const headers = ["Authorization", `DPoP ${bound}`, "DPoP", proof("GET", URL_ASKED, bound, { jwk: slow })];
+    expect(ask(headers).outcome).toBe("401 jwt: proof key");
+  });
+
   it("is refused without a proof, with two, and with one that is no JWT", () => {
     const { ask, sent } = guard();
     const [name, value, ...proof] = sent();
