@@ -83,6 +83,8 @@ export class AcmeFleet implements KeeperFleet {
   /** What this gateway has presented for an order of its own. */
   #presented: readonly Challenge[] = [];
   #following: Promise<void> = Promise.resolve();
+  /** Resolves once the last change has ended. */
+  #written: Promise<unknown> = Promise.resolve();
 
   constructor(options: AcmeFleetOptions) {
     const { client, key, clock, files, answers, log } = options;
@@ -170,13 +172,28 @@ export class AcmeFleet implements KeeperFleet {
     this.#unreadable = unreadable;
     if (unreadable.length > 0) return this.#refuse(unreadable);
     if (this.#isHolder && this.#holder?.id !== this.#identity?.id) this.#lock.drop();
+    const shared = new Map(SHARED_NAMES.flatMap((name) => (values.has(name) ? [[name, values.get(name)!]] : [])));
     if (!this.#isHolder) {
       await this.#answered.set(challengesIn(values.get(CHALLENGES) ?? null));
-      const shared = new Map(SHARED_NAMES.flatMap((name) => (values.has(name) ? [[name, values.get(name)!]] : [])));
       await this.files.take(shared);
       this.#changed();
-    }
+    } else await this.#restore(shared, values.has(CHALLENGES));
     serves(Math.max(0, ...[...read.keys.values()].map(({ modRevision }) => modRevision)));
+  }
+
+  /** Only the holder writes: where something is different from what it has written, somebody else has changed that. */
+  async #restore(found: ReadonlyMap<string, Buffer>, hasChallenges: boolean): Promise<void> {
+    if (this.files.isChanging) return void (this.#isUnsure = true);
+    try {
+      const names = await this.files.restore(found);
+      if (names.length > 0)
+        this.#options.log.warn("ACME: somebody has changed what the fleet shares, and it is put back", { names });
+      // Those of an order that has ended, while etcd did not answer.
+      if (hasChallenges && this.#presented.length === 0) await this.#write(CHALLENGES, null);
+    } catch (error) {
+      this.#isUnsure = true;
+      throw error;
+    }
   }
 
   async #refuse(names: readonly string[]): Promise<void> {
@@ -197,13 +214,18 @@ export class AcmeFleet implements KeeperFleet {
     const { signal } = this.#closing;
     const value = sealing.seal(Buffer.from(JSON.stringify({ id, name })), `${this.#prefix}${LOCK}`);
     if (!(await this.#lock.take(value, signal))) return;
-    // What was written before the lock was taken.
-    await this.#read();
-    if (signal.aborted || this.#lock.fence === null || this.#unreadable.length > 0) return this.#lock.release();
-    const brought = await this.files.bring();
-    if (brought.length > 0) log.info("ACME: the fleet gets what this gateway has", { names: brought });
+    try {
+      // What was written before the lock was taken.
+      await this.#read();
+      if (signal.aborted || this.#lock.fence === null || this.#unreadable.length > 0) return;
+      const brought = await this.files.bring();
+      if (brought.length > 0) log.info("ACME: the fleet gets what this gateway has", { names: brought });
+      this.#isHolder = true;
+    } finally {
+      // A gateway that keeps the lock, and orders nothing, would be in the way of all others.
+      if (!this.#isHolder) await this.#lock.release();
+    }
     log.info("ACME: this gateway orders for its fleet", { key: this.#prefix });
-    this.#isHolder = true;
     this.#changed();
   }
 
@@ -216,8 +238,14 @@ export class AcmeFleet implements KeeperFleet {
     this.#changed();
   }
 
-  /** Resolves with the revision. */
-  async #write(name: string, content: Buffer | null, lease?: string): Promise<number> {
+  /** Resolves with the revision. In the order of the calls: what removes challenges does not remove the next ones. */
+  #write(name: string, content: Buffer | null, lease?: string): Promise<number> {
+    const written = this.#written.then(() => this.#writeNow(name, content, lease));
+    this.#written = written.catch(ignore);
+    return written;
+  }
+
+  async #writeNow(name: string, content: Buffer | null, lease: string | undefined): Promise<number> {
     const { client, sealing } = this.#options;
     const condition = this.#lock.fence;
     if (condition === null) return this.#notHeld();

@@ -28,7 +28,8 @@ export interface StoredCertificate {
   readonly covers: (host: string) => boolean;
 }
 
-const FILE = "certificates.pem";
+/** The name of the file. */
+export const CERTIFICATES = "certificates.pem";
 
 /** `problem` completes "certificates.pem …": undefined when all of it can be used. What can is there in any case. */
 export function readCertificates(files: AcmeFiles): {
@@ -37,10 +38,14 @@ export function readCertificates(files: AcmeFiles): {
 } {
   let content: Buffer | null;
   try {
-    content = files.read(FILE);
+    content = files.read(CERTIFICATES);
   } catch (error) {
     return { certificates: [], problem: `cannot be read: ${messageOf(error)}` };
   }
+  return certificatesIn(content);
+}
+
+function certificatesIn(content: Buffer | null): ReturnType<typeof readCertificates> {
   const certificates: StoredCertificate[] = [];
   let problem: string | undefined;
   for (const part of content?.toString("latin1").split(/^(?=Directory: )/m) ?? []) {
@@ -84,12 +89,30 @@ function readableKey(pem: string): KeyObject {
 
 /** Rejects with the system's error, and the former file stays. */
 export function writeCertificates(files: AcmeFiles, certificates: readonly StoredCertificate[]): Promise<void> {
+  return files.write(CERTIFICATES, contentOf(certificates));
+}
+
+function contentOf(certificates: readonly StoredCertificate[]): Buffer {
   const parts = certificates.flatMap(({ directory, key, chain }) => [
     Buffer.from(`Directory: ${directory}\n`),
     key,
     chain.pem,
   ]);
-  return files.write(FILE, Buffer.concat(parts));
+  return Buffer.concat(parts);
+}
+
+/**
+ * The content of `shared`, before it those certificates of `own` that are newer than all of the same directory in
+ * `shared`. `shared` itself: there are none. A directory's clock alone is compared with itself.
+ */
+export function withNewer(shared: Buffer, own: Buffer): Buffer {
+  if (shared.equals(own)) return shared;
+  const { certificates } = certificatesIn(shared);
+  const newer = certificatesIn(own).certificates.filter(({ directory, chain }) => {
+    const begins = certificates.filter((each) => each.directory === directory).map((each) => each.chain.notBefore);
+    return begins.length > 0 && begins.every((each) => each < chain.notBefore);
+  });
+  return newer.length === 0 ? shared : contentOf([...newer, ...certificates]);
 }
 
 /** The certificate that the host is served with: the newest one that is not over, else the newest one. */

@@ -13,7 +13,7 @@ export interface FolderState extends Moment {
   readonly keys: ReadonlyMap<string, KeyState>;
 }
 
-/** `prefix` ends with "/". Linearizable. At most 1,000 keys. Rejects with an `EtcdFailure`. */
+/** `prefix` ends with "/". Linearizable. Rejects with an `EtcdFailure`, also for more than 1,000 keys. */
 export async function folderState(
   client: EtcdClient,
   prefix: string,
@@ -25,6 +25,9 @@ export async function folderState(
   const { header } = answer;
   if (!isObject(header) || typeof header.cluster_id !== "string")
     throw new EtcdFailure("unreachable", "etcd: its answer names no cluster");
+  // Which of them are missing in the answer cannot be known.
+  if (answer.more === true)
+    throw new EtcdFailure("refused", `etcd has more than ${MAX_KEYS} keys that begin with ${prefix}`);
   const keys = new Map(keyValues(answer).map(({ key, state }) => [key.slice(prefix.length), state(what)]));
   return { cluster: header.cluster_id, revision: revisionOf(header), keys };
 }

@@ -74,7 +74,8 @@ class Fleet {
           for (const each of open) challenges.add(each);
         },
         async remove(over) {
-          for (const each of over) challenges.delete(each);
+          const names = over.map(nameOf);
+          for (const each of challenges) if (names.includes(nameOf(each))) challenges.delete(each);
         },
       },
       identity: Promise.resolve({ id: isReadOnly ? null : id, name: `${id}:8008` }),
@@ -128,6 +129,8 @@ class Fleet {
   }
 }
 
+/** A challenge is the same, whichever object it is. */
+const nameOf = (each: Challenge) => `${each.host} ${each.type === "http-01" ? each.token : each.servername}`;
 const stateOf = ({ keeper, lines }: Gateway) => JSON.stringify([keeper.state, lines]);
 const isValid = ({ keeper }: Gateway) => keeper.state.state === "valid" && keeper.state.fleet!.problem === null;
 
@@ -299,6 +302,102 @@ describe("the gateway that orders", () => {
     fleet.clock.advance(3_700_000);
     await fleet.until(() => isValid(other), [first]);
     await fleet.until(() => fleet.value("attempt.json") === null, [first]);
+  });
+
+  it("orders although etcd has failed just after it gave the lock", async () => {
+    const fleet = await Fleet.begin();
+    let failures = 0;
+    fleet.etcd.answers.set("/v3/kv/range", (message) => {
+      const isFirst = fleet.etcd.cluster.keys.has("gw/acme/lock") && failures++ === 0;
+      return isFirst ? etcdError("etcdserver: no leader", 14, 503) : fleet.etcd.answer("/v3/kv/range", message);
+    });
+    const gateway = fleet.gateway("a");
+    await fleet.until(() => isValid(gateway));
+    expect(failures).toBeGreaterThan(0);
+    expect(gateway.keeper.state.fleet!.isHolder).toBe(true);
+  });
+
+  it("gives the lock back where a file of its own cannot be read, and another one orders", async () => {
+    const fleet = await Fleet.begin();
+    const files = memoryFiles((change) => {
+      if (change === "read account.key") throw new Error("EACCES");
+    });
+    const broken = fleet.gateway("a", { files });
+    await fleet.until(() => broken.keeper.state.fleet!.problem !== null);
+    expect(broken.keeper.state.fleet!.problem).toMatch("EACCES");
+    const sound = fleet.gateway("b");
+    await fleet.until(() => isValid(sound));
+    expect(sound.keeper.state.fleet!.isHolder).toBe(true);
+  });
+
+  it("keeps what it has written where somebody puts an older certificate back, removes one or adds a pause", async () => {
+    const fleet = await Fleet.begin();
+    const gateways = ["a", "b"].map((id) => fleet.gateway(id));
+    await fleet.until(() => gateways.every(isValid));
+    const sealed = (name: string) => fleet.etcd.cluster.keys.get(`gw/acme/${name}`)!.value;
+    const [former, account] = [sealed("certificates.pem"), fleet.value("account.key")];
+    fleet.clock.setWall(61 * 86_400_000);
+    fleet.clock.advance(30_000);
+    await fleet.until(() => fleet.directory.orders.length === 2 && gateways.every(isValid));
+    const renewed = fleet.value("certificates.pem")!;
+    const [shown] = fleet.holder!.certificates();
+    await fleet.until(() => gateways.every(({ certificates }) => certificates()[0] === shown));
+    const attempt = { directory: fleet.directory.url, error: "no", hosts: {}, pauses: { failures: 9, backOffMs: 9e9 } };
+    fleet.etcd.cluster.put({
+      "gw/acme/certificates.pem": former,
+      "gw/acme/account.key": null,
+      "gw/acme/attempt.json": KEY.seal(Buffer.from(JSON.stringify(attempt)), "gw/acme/attempt.json"),
+    });
+    await fleet.until(() => fleet.value("attempt.json") === null && fleet.value("account.key") !== null);
+    expect([fleet.value("certificates.pem"), fleet.value("account.key")]).toEqual([renewed, account]);
+    await fleet.until(() => gateways.every(isValid));
+    for (const { certificates } of gateways) expect(certificates()).toEqual([shown]);
+    expect(fleet.directory.orders.length).toBe(2);
+    const lines = gateways.flatMap((each) => each.lines.filter((line) => line.includes("somebody has changed")));
+    expect(lines.join()).toMatch(/account.key.*certificates.pem.*attempt.json/);
+  });
+
+  it("brings a newer certificate than that of an etcd which was restored from a backup, and orders nothing", async () => {
+    const fleet = await Fleet.begin();
+    const first = fleet.gateway("a");
+    await fleet.until(() => isValid(first));
+    const former = fleet.etcd.cluster.keys.get("gw/acme/certificates.pem")!.value;
+    fleet.clock.setWall(61 * 86_400_000);
+    fleet.clock.advance(30_000);
+    await fleet.until(() => fleet.directory.orders.length === 2 && isValid(first));
+    const renewed = first.certificates();
+    await first.keeper.close();
+    fleet.etcd.cluster.put({ "gw/acme/certificates.pem": former });
+    const reader = fleet.gateway("r", { files: first.files, isReadOnly: true });
+    await fleet.until(() => fleet.etcd.asked.length > 0 && isValid(reader), [first]);
+    expect(reader.certificates()).toEqual(renewed);
+    const again = fleet.gateway("b", { files: first.files });
+    await fleet.until(() => again.keeper.state.fleet!.isHolder && isValid(again), [first]);
+    expect(again.certificates()).toEqual(renewed);
+    expect(String(fleet.value("certificates.pem"))).toContain(renewed[0]);
+    expect(fleet.directory.orders.length).toBe(2);
+  });
+
+  it("removes challenges later on where etcd did not answer when the order ended", async () => {
+    const fleet = await Fleet.begin();
+    const gateways = ["a", "b"].map((id) => fleet.gateway(id));
+    let failures = 0;
+    const [challenges, certificates] = ["challenges.json", "certificates.pem"].map((name) =>
+      Buffer.from(`gw/acme/${name}`).toString("base64"),
+    );
+    let isOver = false;
+    fleet.etcd.answers.set("/v3/kv/txn", (message) => {
+      const changes = JSON.stringify(message);
+      isOver ||= changes.includes(certificates!);
+      const isRemoval = changes.includes("request_delete_range") && changes.includes(challenges!);
+      if (!isRemoval || isOver) return fleet.etcd.answer("/v3/kv/txn", message);
+      failures++;
+      return etcdError("etcdserver: no leader", 14, 503);
+    });
+    await fleet.until(() => gateways.every(isValid));
+    expect(failures).toBeGreaterThan(0);
+    await fleet.until(() => !fleet.etcd.cluster.keys.has("gw/acme/challenges.json"));
+    await fleet.until(() => gateways.every((each) => each.challenges.size === 0));
   });
 
   it("brings the account and the certificate that it has into an etcd without them, and orders nothing", async () => {

@@ -120,3 +120,15 @@ describe("changes with the fence of a lock", () => {
     expect([isSameFolder(before, after), isSameFolder(before, before)]).toEqual([false, true]);
   });
 });
+
+describe("a folder", () => {
+  it("is not read where it has more keys than an answer, of which some would seem to be gone", async () => {
+    const member = await etcdStandIn();
+    const { client } = lockAt(member);
+    member.answers.set("/v3/kv/range", (message) => ({
+      ...(member.answer("/v3/kv/range", message) as object),
+      more: true,
+    }));
+    await expect(folderState(client, "f/", "revisions")).rejects.toThrow("more than 1000 keys that begin with f/");
+  });
+});
