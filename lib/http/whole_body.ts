@@ -2,9 +2,10 @@
  * Reads bodies as a whole, for plugins that have to know all of one before they decide, and keeps them to be sent all
  * the same.
  */
-import { Readable } from "node:stream";
+import { PassThrough, pipeline, Readable } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { Fault, ignore } from "../base/errors.ts";
+import { guardedEmitter } from "../base/event_loop.ts";
 import { pump } from "./body.ts";
 import type { Exchange } from "./exchange.ts";
 import { hasToken, headerValue, withoutHeader } from "./headers.ts";
@@ -133,6 +134,15 @@ export function wholeRequest<Stop>(
  */
 export function wholeReply<Stop>(body: Readable, take: Take<Stop>): Promise<Buffer[] | Stop> {
   return wholeBody(body, take, brokenReply);
+}
+
+/** A body with the pieces that have been read of it before the rest of it, see `wholeReply`. */
+export function continued(pieces: readonly Buffer[], rest: Readable): Readable {
+  const stream = guardedEmitter(new PassThrough());
+  stream.on("error", ignore);
+  for (const piece of pieces) stream.write(piece);
+  pipeline(rest, stream, ignore);
+  return stream;
 }
 
 /** Gets each chunk, and all pieces of the body with it. Null: reading goes on. */

@@ -5,9 +5,8 @@
  * A body is read as a whole, an event stream event by event. What is compressed, what has duplicate members, and what
  * is no JSON is "other": it is refused or passes.
  */
-import { PassThrough, pipeline, Readable } from "node:stream";
-import { guardedEmitter } from "../base/event_loop.ts";
-import { Fault, ignore } from "../base/errors.ts";
+import { Readable } from "node:stream";
+import { Fault } from "../base/errors.ts";
 import { SharedCount } from "../base/shared_counts.ts";
 import { atOnce, createTimeSlices, inSlices, type NextTimeSlice } from "../base/time_slices.ts";
 import { integer, object, oneOf, optional, withDefault } from "../config/whole_schema.ts";
@@ -29,7 +28,7 @@ import {
 } from "../http/headers.ts";
 import { isJsonType } from "../http/media_type.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { wholeReply } from "../http/whole_body.ts";
+import { continued, wholeReply } from "../http/whole_body.ts";
 import { NOT_JSON, readJson } from "../json_schema/read_json.ts";
 import { sizeOfValues } from "../json_schema/value_memory.ts";
 import type { EditedNames } from "./edited_names.ts";
@@ -306,13 +305,4 @@ function withBody(reply: Reply, body: Reply["body"], headers: HeaderList): Reply
 
 function streamOf(bytes: Buffer): Readable {
   return Readable.from(bytes.length === 0 ? [] : [bytes], { objectMode: false });
-}
-
-/** A stream with pieces that have been read of it before the rest of it. */
-function continued(pieces: readonly Buffer[], rest: Readable): Readable {
-  const stream = guardedEmitter(new PassThrough());
-  stream.on("error", ignore);
-  for (const piece of pieces) stream.write(piece);
-  pipeline(rest, stream, ignore);
-  return stream;
 }

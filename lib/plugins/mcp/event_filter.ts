@@ -14,12 +14,14 @@ export type ReplaceData = (data: Buffer) => Promise<Buffer | null>;
 /** A stream of events whose data may not pass, or that are too long, fails with a `Fault`. */
 export class EventFilter extends Transform {
   readonly #replace: ReplaceData;
+  readonly #passesLong: boolean;
   readonly #splitter = new EventSplitter(MAX_REPLY_BYTES);
 
-  /** `room`: bytes of events that may wait for a reader. */
-  constructor(replace: ReplaceData, room?: number) {
+  /** `room`: bytes of events that may wait for a reader. `long`: "pass": an event that is too long stays as it is. */
+  constructor(replace: ReplaceData, room?: number, long: "fail" | "pass" = "fail") {
     super(room === undefined ? {} : { readableHighWaterMark: room });
     this.#replace = replace;
+    this.#passesLong = long === "pass";
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
@@ -34,7 +36,7 @@ export class EventFilter extends Transform {
   async #pass(events: readonly StreamEvent[]): Promise<void> {
     for (const event of events) {
       const { bytes, data, isPiece } = event;
-      if (isPiece) throw unreadable(`an event has more than ${MAX_REPLY_BYTES} bytes`);
+      if (isPiece && !this.#passesLong) throw unreadable(`an event has more than ${MAX_REPLY_BYTES} bytes`);
       // 2025-11-25 begins streams with an event whose data are empty.
       const isEmpty = data === null || data.toString("latin1").trim() === "";
       const replaced = isEmpty ? data : await this.#replace(data);

@@ -27,6 +27,14 @@ const LISTS: Readonly<Record<string, { readonly kind: TargetKind; readonly by: s
   resourceTemplates: { kind: "resources", by: "uriTemplate" },
 };
 
+/** As every writer of JSON writes them: none escapes these letters. */
+const WRITTEN = Object.keys(LISTS).map((name) => `"${name}"`);
+
+/** Whether a text of a server may have a list. */
+export function mayHaveList(bytes: Buffer): boolean {
+  return WRITTEN.some((name) => bytes.includes(name));
+}
+
 const RESULT = new MemberNames([...Object.keys(LISTS), "cacheScope"]);
 const ITEM = new MemberNames(["name", "uri", "uriTemplate"]);
 

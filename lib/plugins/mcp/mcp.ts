@@ -11,7 +11,7 @@ import { readBody } from "../../http/whole_body.ts";
 import type { Reply } from "../../http/reply.ts";
 import type { Plugin, Tools } from "../plugin.ts";
 import { protectedResource, RESOURCE_METADATA } from "../resource_metadata.ts";
-import { filteredReply, initializedReply, repliedSession } from "./replies.ts";
+import { filteredReply, initializedReply, repliedSession, unlistedReply } from "./replies.ts";
 import { META_CAPABILITIES, META_REVISION, readMessage, type Message } from "./message.ts";
 import { stringOf } from "./members.ts";
 import { headerMismatch, METHOD_HEADER, NAME_HEADER, REVISION_HEADER, soleValue } from "./mirrored_headers.ts";
@@ -142,7 +142,8 @@ class Guard {
     if (typeof targets === "string") return this.#refuse(exchange, invalid(targets, INVALID_PARAMS), id);
     const pattern = this.#allowing(exchange, targets);
     if (typeof pattern !== "string") return this.#refuse(exchange, pattern, id);
-    this.#tools.tally(`${method === "" ? "response" : method}${pattern === "" ? "" : ` ${pattern}`}`);
+    const counted = method === "" ? "response" : this.#permissions.allowingMethod(method, admitted.revision);
+    this.#tools.tally(`${counted}${pattern === "" ? "" : ` ${pattern}`}`);
     const reply = await next(forwarded(exchange, admitted.session));
     return this.#replied(exchange, reply, message, admitted);
   }
@@ -159,7 +160,7 @@ class Guard {
       const wrong = wrongMeta(message);
       if (wrong !== null) return wrong;
     }
-    if (kind === "response" ? isStateless : !this.#permissions.allowsMethod(method, revision))
+    if (kind === "response" ? isStateless : this.#permissions.allowingMethod(method, revision) === null)
       return {
         code: "mcp_method_unknown",
         rpc: METHOD_NOT_FOUND,
@@ -168,8 +169,7 @@ class Guard {
       };
     const targets = mcpTargets(message);
     const name = MIRRORED.has(method) && typeof targets !== "string" ? (targets[0]?.name ?? null) : null;
-    const different =
-      kind === "response" ? null : headerMismatch(headers, method, name, isStateless && kind === "request");
+    const different = headerMismatch(headers, method, name, isStateless && kind === "request");
     return different === null ? found : mismatch(different);
   }
 
@@ -271,7 +271,8 @@ class Guard {
       return "refusal" in found ? this.#refuse(exchange, found.refusal, id) : found;
     }
     const known = repliedSession(reply, exchange.headers, session);
-    return LIST_METHODS.has(method) ? filteredReply(known, this.#filterFor(exchange, revision)) : known;
+    if (LIST_METHODS.has(method)) return filteredReply(known, this.#filterFor(exchange, revision));
+    return revision === STATELESS ? known : unlistedReply(known, this.#filterFor(exchange, revision));
   }
 
   #filterFor(exchange: Exchange, revision: Revision) {

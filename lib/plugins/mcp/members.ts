@@ -8,21 +8,34 @@ export type Members = ReadonlyMap<string, JsonNode>;
 
 export const NO_MEMBERS: Members = new Map();
 
-/** The names that a message may have, and those that readers which ignore case take for them. */
+/**
+ * The names that a message may have, and those that some readers take for them: many ignore case, and those in Python
+ * also find `resourceSubscriptions` as `resource_subscriptions`, and `_meta` as `meta`.
+ */
 export class MemberNames {
   readonly #known: ReadonlySet<string>;
   readonly #folded: ReadonlySet<string>;
 
   constructor(names: readonly string[]) {
     this.#known = new Set(names);
-    this.#folded = new Set(names.map(foldedName));
+    this.#folded = new Set(names.map(folded));
   }
 
   /** A member that only some readers take for a known one; null: there is none. */
   lookalikeIn(members: Members): string | null {
-    for (const name of members.keys()) if (!this.#known.has(name) && this.#folded.has(foldedName(name))) return name;
+    for (const name of members.keys()) if (this.hasLookalike(name)) return name;
     return null;
   }
+
+  /** Whether only some readers take the name for a known one. */
+  hasLookalike(name: string): boolean {
+    return !this.#known.has(name) && this.#folded.has(folded(name));
+  }
+}
+
+/** Without case, "_" and "-". */
+function folded(name: string): string {
+  return foldedName(name).replaceAll(/[_-]/g, "");
 }
 
 /** The members of an object; null: it is another value, or there is none. */

@@ -1,6 +1,6 @@
 /**
  * Reads a body as one message of JSON-RPC 2.0, and refuses what two readers might understand differently: batches,
- * members that differ from known ones in case only, and all that `strict_json.ts` refuses.
+ * members that differ from known ones in case, "_" or "-" only, and all that `strict_json.ts` refuses.
  */
 import type { JsonNode } from "../../config/json.ts";
 import { membersOf, MemberNames, NO_MEMBERS, stringOf, type Members } from "./members.ts";
@@ -95,7 +95,7 @@ function messageIn(node: JsonNode): Message | Malformed {
 const NOTIFICATION = "notifications/";
 
 function unclear(name: string): string {
-  return `${JSON.stringify(name.slice(0, 60))} differs from the name of another member in case only`;
+  return `${JSON.stringify(name.slice(0, 60))} differs from a name of MCP in case, "_" or "-" only`;
 }
 
 /** Readers round larger numbers, each in its own way. */

@@ -1,6 +1,7 @@
 /**
  * What a caller may use of an MCP server, by the lists of the plugin's `config`.
  */
+import { MemberNames } from "./members.ts";
 import { METHODS_OF, type Revision } from "./revisions.ts";
 import { NamePatterns } from "./name_patterns.ts";
 import type { TargetKind } from "./targets.ts";
@@ -12,6 +13,9 @@ export interface PermissionLists {
   readonly resources?: readonly string[] | undefined;
   readonly methods?: readonly string[] | undefined;
 }
+
+/** `TOOLS/CALL` may be a call for its server: a pattern must not let it pass without a look at the tool. */
+const METHODS = new MemberNames(Object.values(METHODS_OF).flatMap((methods) => [...methods]));
 
 export class Permissions {
   /** Null: all are allowed. */
@@ -44,8 +48,15 @@ export class Permissions {
     return null;
   }
 
-  /** Without `methods`, those of the revision. */
-  allowsMethod(method: string, revision: Revision): boolean {
-    return this.#methods === null ? METHODS_OF[revision].has(method) : this.#methods.find(method) !== null;
+  /**
+   * By what the method is allowed: its own name, or the pattern for one that the revision does not have; null: it is
+   * not allowed. Without `methods`, those of the revision are.
+   */
+  allowingMethod(method: string, revision: Revision): string | null {
+    if (METHODS.hasLookalike(method)) return null;
+    const isKnown = METHODS_OF[revision].has(method);
+    if (this.#methods === null) return isKnown ? method : null;
+    const pattern = this.#methods.find(method);
+    return pattern !== null && isKnown ? method : pattern;
   }
 }

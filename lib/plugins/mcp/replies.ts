@@ -1,7 +1,7 @@
 /**
  * Replies of an MCP server as the caller may have them: lists without what it may not use, and its own ids of sessions.
  */
-import { pipeline, type Readable } from "node:stream";
+import { pipeline, Readable } from "node:stream";
 import { Fault, ignore } from "../../base/errors.ts";
 import {
   headerValue,
@@ -14,9 +14,9 @@ import {
 } from "../../http/headers.ts";
 import type { HeaderList } from "../../http/headers.ts";
 import { discard, type Reply } from "../../http/reply.ts";
-import { readReply } from "../../http/whole_body.ts";
+import { continued, readReply, wholeReply } from "../../http/whole_body.ts";
 import { EventFilter, MAX_REPLY_BYTES, unreadable } from "./event_filter.ts";
-import { filteredText, type ListFilter } from "./lists.ts";
+import { filteredText, mayHaveList, type ListFilter } from "./lists.ts";
 import { membersOf, stringOf } from "./members.ts";
 import { TOP } from "./message.ts";
 import type { McpRefusal } from "./refusal.ts";
@@ -53,6 +53,34 @@ export function filteredReply(reply: Reply, filter: ListFilter): Reply | Promise
   // Clients take nothing of an error for a list.
   if (status >= 300) return reply;
   throw cannotRead(reply, "a list");
+}
+
+/**
+ * A reply in a session that should have no list. It may have one all the same: of two requests with one id, which are
+ * sent at the same time, servers send both results where the second one is awaited (`@modelcontextprotocol/sdk` 1.32
+ * does). So lists are filtered here too; what is longer than any list passes as it is, without a look.
+ */
+export function unlistedReply(reply: Reply, filter: ListFilter): Reply | Promise<Reply> {
+  const { headers, body } = reply;
+  if (filter.limited.size === 0 || body === null || !isReadable(headers)) return reply;
+  if (isEventStream(headers)) {
+    const replace = async (data: Buffer) => (mayHaveList(data) ? filteredText(data, filter) : data);
+    const events = new EventFilter(replace, undefined, "pass");
+    return { ...reply, headers: withoutHeaders(headers, OF_BYTES), body: through(body, events) };
+  }
+  if (!isJson(headers) || Number(headerValue(headers, "content-length") ?? 0) > MAX_REPLY_BYTES) return reply;
+  return filteredUnlisted(reply, body, filter);
+}
+
+async function filteredUnlisted(reply: Reply, body: Buffer | Readable, filter: ListFilter): Promise<Reply> {
+  let received = 0;
+  const read = Buffer.isBuffer(body)
+    ? [body]
+    : await wholeReply(body, ({ length }, after) => ((received += length) > MAX_REPLY_BYTES ? { after } : null));
+  if ("after" in read) return { ...reply, body: continued(read.after, body as Readable) };
+  const bytes = Buffer.concat(read);
+  const again = { ...reply, body: Buffer.isBuffer(body) ? bytes : Readable.from(read, { objectMode: false }) };
+  return mayHaveList(bytes) ? filteredWhole(again, filter) : again;
 }
 
 /** Whether the bytes are those of the text. */

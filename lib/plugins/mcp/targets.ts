@@ -36,9 +36,13 @@ export function mcpTargets({ method, params }: Message): readonly McpTarget[] | 
   }
 }
 
+/** Characters of a name or a URI; patterns and dot segments are looked for in all of them. */
+const MAX_NAME = 8192;
+
 function one(kind: TargetKind, node: JsonNode | undefined, place: string): readonly McpTarget[] | string {
   const name = stringOf(node);
   if (name === null || name === "") return `${place} has to be a text`;
+  if (name.length > MAX_NAME) return `${place} has more than ${MAX_NAME} characters`;
   // Readers replace or cut NUL, each in its own way.
   if (/[\0-\x1f\x7f]/.test(name)) return `${place} has a control character`;
   if (kind === "resources" && hasDotSegment(name)) return `${place} has a dot segment`;
@@ -71,15 +75,28 @@ function ofSubscriptions(node: JsonNode | undefined): readonly McpTarget[] | str
   return targets;
 }
 
+/** How often a URI may be percent-encoded: some readers decode twice, and some decode until nothing changes. */
+const MAX_DECODED = 4;
+
 /**
  * Whether a reader could take a part of the URI for "." or "..": `docs://public/%2e%2e/secret` matches
- * `docs://public/*`, and leads out of it. Some decode twice, and some take "\" for "/".
+ * `docs://public/*`, and leads out of it. Some decode twice (`%25%32%65` is "." then), some take "\" for "/", and some
+ * drop spaces and control characters. A URI that is encoded still more often counts as one.
  */
 function hasDotSegment(uri: string): boolean {
-  const once = uri.replace(/%(?:25)+/g, "%");
-  const plain = once
-    .replace(/%2e/gi, ".")
-    .replace(/%2f|%5c|\\/gi, "/")
-    .replace(/%3b/gi, ";");
-  return plain.split(/[/?#:;]/).some((segment) => segment === "." || segment === "..");
+  if (!/[.%]/.test(uri)) return false;
+  let plain = uri;
+  for (let i = 0; i < MAX_DECODED; i++) {
+    if (plain.split(/[/\\?#:;]/).some(isDots)) return true;
+    const decoded = plain.replace(/%([0-7][0-9a-f])/gi, (_all, hex: string) => String.fromCharCode(parseInt(hex, 16)));
+    if (decoded === plain) return false;
+    plain = decoded;
+  }
+  return true;
+}
+
+function isDots(segment: string): boolean {
+  if (!segment.includes(".")) return false;
+  const text = segment.replaceAll(/[\0-\x20]/g, "");
+  return text === "." || text === "..";
 }
