@@ -394,7 +394,7 @@ describe("the cookbook", () => {
       const used = async () => {
         await eventually(() => made.gateway.inFlight === 0);
         const { headers: told } = await chat("no JSON");
-        return limit - 4_000 - Number(/;r=(\d+)/.exec(String(told.ratelimit))![1]);
+        return limit - 20_000 - Number(/;r=(\d+)/.exec(String(told.ratelimit))![1]);
       };
       return { ...made, state, seen, open, chat, used };
     }
@@ -403,7 +403,7 @@ describe("the cookbook", () => {
       const { port, seen, used } = await providers();
       await runAsShown(job, { 8008: port });
       expect(seen).toEqual([
-        'usual Bearer usual-key {"messages":[],"stream_options":{"include_usage":true},"stream":true}',
+        'usual Bearer usual-key {"messages":[],"stream_options":{"include_usage":true},"stream":true,"max_completion_tokens":2000}',
       ]);
       expect(await used()).toBe(700);
       const refused = await ask(port, {
@@ -421,7 +421,7 @@ describe("the cookbook", () => {
       expect([reply.status, reply.body.toString()]).toEqual([200, expect.stringContaining("Hello from spare")]);
       expect(seen.map((each) => each.split(" {")[0])).toEqual(["usual Bearer usual-key", "spare Bearer spare-key"]);
       expect(new Set(seen.map((each) => each.slice(each.indexOf("{"))))).toEqual(
-        new Set(['{"messages":[],"stream":true,"stream_options":{"include_usage":true}}']),
+        new Set(['{"messages":[],"stream":true,"stream_options":{"include_usage":true},"max_completion_tokens":2000}']),
       );
       expect(await used()).toBe(700);
     });
@@ -440,19 +440,22 @@ describe("the cookbook", () => {
       expect(await used()).toBe(4 * 700);
     });
 
-    it("is not evaded by an early disconnect", async () => {
-      const { port, state, used } = await providers();
+    it("is not evaded by an early disconnect, also from a very long answer or from many", async () => {
+      const { port, state, seen, used } = await providers();
       state.isHeld = true;
       const connection = await connect(port);
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-      connection.send(`POST ${asking.path} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n${lines.join("")}\r\n{}`);
+      const body = '{"n":9,"max_tokens":1000000,"max_completion_tokens":1000000}';
+      const length = `Content-Length: ${body.length}\r\n`;
+      connection.send(`POST ${asking.path} HTTP/1.1\r\nHost: a\r\n${length}${lines.join("")}\r\n${body}`);
       await connection.until("Hello");
       connection.socket.destroy();
-      expect(await used()).toBe(4_000);
+      expect(seen[0]).toMatch(/ {"max_completion_tokens":2000,[^n]/);
+      expect(await used()).toBe(20_000);
     });
 
     it("is not evaded by many streams at once", async () => {
-      const { state, open, chat, used, seen } = await providers(40_000);
+      const { state, open, chat, used, seen } = await providers(200_000);
       state.isHeld = true;
       const statuses: number[] = [];
       const all = Array.from({ length: 14 }, () => chat().then(({ status }) => statuses.push(status)));
