@@ -107,8 +107,8 @@ async function keptOrder(
     const isFit =
       kept.directory === settings.directory &&
       textIn(kept, "profile") === profile &&
-      age >= 0 &&
-      age <= LONGEST_ORDER_MS &&
+      // Another gateway's clock may be ahead of this one's.
+      Math.abs(age) <= LONGEST_ORDER_MS &&
       JSON.stringify(kept.hosts) === JSON.stringify(hosts);
     if (isFit) return { url: directory.checked(String(kept.url)), hosts, key: keyFrom(Buffer.from(String(kept.key))) };
   } catch {

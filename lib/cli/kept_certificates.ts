@@ -4,6 +4,7 @@
  */
 import { keepCertificates } from "../acme/keeper.ts";
 import type { AcmeFiles, AcmeSettings, CertificateKeeper, ChallengeAnswers } from "../acme/contracts.ts";
+import { ignore } from "../base/errors.ts";
 import type { Config } from "../config/model.ts";
 import type { GatewayInternals } from "../gateway/internals.ts";
 import type { IssuedCertificates } from "../server/issued_certificates.ts";
@@ -100,7 +101,9 @@ export class KeptCertificates {
 
   #forget(): void {
     // What it has stored stays for another configuration.
-    if (this.#keeper !== null) this.#ended = this.#keeper.close();
+    const keeper = this.#keeper;
+    // With the one before it, which may not have ended yet.
+    if (keeper !== null) this.#ended = Promise.all([this.#ended, keeper.close()]).then(ignore);
     this.#keeper = null;
     this.#issued.state = null;
     this.#awaited = "";

@@ -102,7 +102,10 @@ function changedAt(path: string): number {
   }
 }
 
-/** Changes with the file that the path leads to, and with its content; null while there is no file. */
+/**
+ * Changes with the file that the path leads to, with its content, and with who may read it; null while there is no
+ * file.
+ */
 export function signature(path: string): string | null {
   try {
     return signatureOf(statSync(path, { bigint: true }));
@@ -111,8 +114,8 @@ export function signature(path: string): string | null {
   }
 }
 
-function signatureOf({ dev, ino, size, mtimeNs }: BigIntStats): string {
-  return `${dev}:${ino}:${size}:${mtimeNs}`;
+function signatureOf({ dev, ino, size, mtimeNs, mode, uid, gid }: BigIntStats): string {
+  return `${dev}:${ino}:${size}:${mtimeNs}:${mode}:${uid}:${gid}`;
 }
 
 /** By a thread of Node's: a network file system that hangs would stop the event loop. */

@@ -91,6 +91,21 @@ describe("a program that is killed", () => {
     },
   );
 
+  it("is continued by a clock that is an hour behind: another gateway of a fleet may have begun it", async () => {
+    const made = await kept();
+    made.directory.amend = ({ path }, answer) => (path.startsWith("/challenge/") ? { status: 500 } : answer);
+    made.keeper.start();
+    await made.settled();
+    await made.keeper.close();
+    made.directory.amend = (_asked, answer) => answer;
+    made.clock.setWall(-3_600_000);
+    const again = made.again();
+    again.keeper.start();
+    await again.settled();
+    expect(again.keeper.state.state).toBe("valid");
+    expect(made.directory.orders.length).toBe(1);
+  });
+
   it("while the directory looked gets another order at once: nobody had answered", async () => {
     const made = await kept();
     made.directory.proves = () => ({ type: "urn:ietf:params:acme:error:connection", detail: "refused" });

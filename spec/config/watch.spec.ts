@@ -1,4 +1,5 @@
 import {
+  chmodSync,
   mkdirSync,
   mkdtempSync,
   renameSync,
@@ -53,6 +54,14 @@ describe("watchFile, polling", () => {
     writeFileSync(path, '{"a":1}');
     look();
     expect(changes).toBe(1);
+    look();
+    expect(changes).toBe(1);
+  });
+
+  it("reports a file that another user may read by now, whose content is the same: it may have been refused", () => {
+    chmodSync(path, 0o600);
+    start();
+    chmodSync(path, 0o644);
     look();
     expect(changes).toBe(1);
   });
