@@ -61,6 +61,7 @@ export function rememberedText({ decision: raw, inForce }: Remembered, paint: Pa
     `  ${place}\n`,
     // An older gateway does not say it.
     ...(caller == null ? [] : [`  The caller was ${caller}.\n`]),
+    ...mcpLines(decision),
     ...(rows.length === 0 ? [] : ["\nUpstreams that were asked\n", ...rows]),
     `\nRequest ${id} ended at ${time}, after ${ms} ms.\n`,
     `Configuration ${digest}${isOther ? replaced() : untilNow}.\n`,
@@ -72,6 +73,12 @@ export function rememberedText({ decision: raw, inForce }: Remembered, paint: Pa
 function instanceLines({ plugin = null, rule = null }: RequestDecision): string[] {
   if (plugin === null) return [];
   return [`  It is ${plugin}${rule === null ? "" : `; ${rule} of its config decided`}.\n`];
+}
+
+/** An older gateway does not say it. */
+function mcpLines({ mcp = null }: Partial<RequestDecision>): string[] {
+  if (mcp === null) return [];
+  return [`  The message was ${mcp.method}${mcp.name === null ? "" : ` of ${JSON.stringify(mcp.name)}`}.\n`];
 }
 
 function whoAnswered({ by, status, tries, code }: RequestDecision): string {

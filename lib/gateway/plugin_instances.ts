@@ -120,6 +120,10 @@ class InstanceTools implements Tools {
     return this.#context.standIns?.isTrial === true;
   }
 
+  get gatewaySecrets() {
+    return this.#context.inUse.shared;
+  }
+
   get limits() {
     return this.#context.limits();
   }

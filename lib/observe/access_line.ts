@@ -74,6 +74,7 @@ export function jsonLines(): LineFormat {
       String(notes.attempts) +
       ',"caller":' +
       quoted(notes.identity) +
+      (notes.mcp === null ? "" : mcpFields(notes.mcp)) +
       ',"duration_ms":' +
       hundredths(now - call.startedAt) +
       ',"upstream_ms":' +
@@ -89,6 +90,10 @@ export function jsonLines(): LineFormat {
 
 function pluginFields({ name, scope: { path } }: NonNullable<Notes["by"]>, rule: string | null): string {
   return ',"by":' + quoted(name) + ',"plugin":' + quoted(path) + (rule === null ? "" : ',"rule":' + quoted(rule));
+}
+
+function mcpFields({ method, name }: NonNullable<Notes["mcp"]>): string {
+  return ',"mcp_method":' + quoted(short(method)) + (name === null ? "" : ',"mcp_name":' + quoted(short(name)));
 }
 
 /**

@@ -4,8 +4,10 @@
 import type { Clock } from "../base/clock.ts";
 import { createTimeSlices, inSlices, paced } from "../base/time_slices.ts";
 import { pluginPath } from "../config/plugin_place.ts";
+import type { Notes } from "../http/exchange.ts";
 import { REQUEST_ID } from "../http/request_id.ts";
 import {
+  BEFORE_NAME,
   BETWEEN_TEXTS,
   BY_PLUGIN,
   CUT,
@@ -42,6 +44,8 @@ export interface RequestDecision {
   readonly route: string | null;
   /** Its identity, from an auth plugin; "?" stands for characters that are not printable ASCII, "…" for a cut end. */
   readonly caller: string | null;
+  /** What the plugin `mcp` has read, cut and with "?" as the caller; null: it has read nothing. */
+  readonly mcp: Notes["mcp"];
   /** Null: the client disconnected before a reply. */
   readonly status: number | null;
   readonly code: string | null;
@@ -181,7 +185,7 @@ export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<n
     slot.readDoubleLE(8 * (i + 1)),
   ) as [number, number, number, number, number, number];
   const lines = slot.toString("latin1", TEXTS_AT, end - count * STEP_BYTES).split("\n", 6);
-  const [code, rule, caller] = (lines[3] ?? "").split(String.fromCharCode(BETWEEN_TEXTS)).map(shown);
+  const [code, rule, caller, mcp] = (lines[3] ?? "").split(String.fromCharCode(BETWEEN_TEXTS)).map(shown);
   const [, client, method, , host, path] = lines.map(shown);
   const answerer = answererOf(names.get(by));
   const tries: RequestDecision["tries"][number][] = [];
@@ -204,6 +208,7 @@ export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<n
     service: names.get(service) ?? null,
     route: names.get(route) ?? null,
     caller: caller ?? null,
+    mcp: mcpOf(mcp ?? null),
     status: status || null,
     code: code ?? null,
     ...answerer,
@@ -214,6 +219,12 @@ export function decisionOf(slot: Buffer, id: string | null, names: ReadonlyMap<n
     digest: digest.toString(16).padStart(12, "0"),
     trace_id: end === SLOT_BYTES ? null : traceAt(slot, end),
   };
+}
+
+function mcpOf(text: string | null): RequestDecision["mcp"] {
+  if (text === null) return null;
+  const [method = "", ...name] = text.split(BEFORE_NAME);
+  return { method, name: name.length === 0 ? null : name.join(BEFORE_NAME) };
 }
 
 /** How many steps a slot has, and where they end. */

@@ -17,9 +17,10 @@ const DEFAULT_COUNT = 10_000;
 const HEAD_BYTES = 8;
 /**
  * Of a slot: one word for its number, one for status and number of steps, 64-bit numbers (time, milliseconds, digest,
- * service, route, answerer), lines of text (id, client, method, code with rule and caller, host, path), and at the end
- * the steps, the tries as the latest: four words, of which the first two have the number of an upstream or plugin
- * (48 bits) and the status, the third and fourth when it began and how long it took, in hundredths of a millisecond.
+ * service, route, answerer), lines of text (id, client, method, code with rule, caller and method of MCP, host, path),
+ * and at the end the steps, the tries as the latest: four words, of which the first two have the number of an upstream
+ * or plugin (48 bits) and the status, the third and fourth when it began and how long it took, in hundredths of a
+ * millisecond.
  */
 export const SLOT_BYTES = 200;
 export const TEXTS_AT = 56;
@@ -29,12 +30,14 @@ export const BY_PLUGIN = 1_023;
 /** With the number of steps: behind them, at the very end, is the id of the trace, which takes as much room. */
 export const TRACED = 0x100;
 /** All of these, one try and an end of the path fit. */
-const MOST = { id: 40, client: 40, method: 10, code: 28, rule: 48, caller: 48 };
+const MOST = { id: 40, client: 40, method: 10, code: 28, rule: 48, caller: 48, mcp: 48 };
 const PATH_ROOM = 24;
 /** More of a path is not looked at. */
 const MAX_PATH = 256;
-/** In one line, between the code, the rule of a plugin that has refused, and the caller. */
+/** In one line, between the code, the rule of a plugin that has refused, the caller, and what was asked of MCP. */
 export const BETWEEN_TEXTS = 0x09;
+/** Between a method of MCP and the name of a tool or prompt; few methods have it. */
+export const BEFORE_NAME = ":";
 /** Where a text is cut; shown as "…". */
 export const CUT = 0x85;
 const LINE_FEED = 0x0a;
@@ -215,7 +218,7 @@ export class Decisions {
     next = ring.line(next, clientAddress, next + MOST.client + 1);
     next = ring.line(next, method, next + MOST.method + 1);
     next = ring.line(next, codeText(notes.code) ?? (call.aborted ? "client_closed" : ""), next + MOST.code + 1);
-    const { rule, identity } = notes;
+    const { rule, identity, mcp } = notes;
     // A plugin of others may have put anything there.
     const caller = typeof identity === "string" ? identity : null;
     const isRuled = rule !== null && notes.by !== null;
@@ -223,6 +226,12 @@ export class Decisions {
     if (caller !== null) {
       if (!isRuled) next = ring.more(next, "", 0, end);
       next = ring.more(next, codeText(caller), MOST.caller, end);
+    }
+    if (mcp !== null) {
+      if (!isRuled && caller === null) next = ring.more(next, "", 0, end);
+      if (caller === null) next = ring.more(next, "", 0, end);
+      const text = mcp.name === null ? mcp.method : `${mcp.method}${BEFORE_NAME}${mcp.name}`;
+      next = ring.more(next, codeText(text), MOST.mcp, end);
     }
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
     const isTraced = traceId !== null && end - next >= 2 * STEP_BYTES + PATH_ROOM;

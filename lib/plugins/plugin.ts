@@ -14,7 +14,7 @@ import type { Call, Exchange, PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
 import type { MemoryCounters, HashSecret } from "../store/caller_tables.ts";
-import type { CostedLimiter, Counters, Decision, LimiterOptions } from "../store/counters.ts";
+import type { CostedLimiter, Counters, Decision, GatewaySecrets, LimiterOptions } from "../store/counters.ts";
 import type { LimiterTools } from "../store/costs.ts";
 import type { Reserve } from "../store/reserved.ts";
 import type { CallerRegistry } from "./callers.ts";
@@ -57,6 +57,8 @@ export interface Tools {
   groupsOf(exchange: Pick<Exchange, "groups" | "identity" | "route">): readonly string[];
   /** A limiter of the instance, of another kind than those of `counters`. `key` names it; default: `scope.key`. */
   limiterBy<L>(make: (tools: LimiterTools, key: string) => L, key?: string): L;
+  /** Secrets that all gateways with the same `global.counters` share; null: there are no such counters. */
+  readonly gatewaySecrets: GatewaySecrets | null;
   /** For an instance whose configuration names one of them. */
   readonly limits: FurtherLimits;
   /** `global.name`. */

@@ -101,8 +101,18 @@ export interface LocalLimiter extends Limiter {
   decide(caller: string): Decision;
 }
 
+/** Secrets that gateways share. */
+export interface GatewaySecrets {
+  /**
+   * Resolves with the 32 bytes of a name: random ones, which the first gateway has made that asked; null: the server
+   * does not answer. Never rejects.
+   */
+  secret(name: string): Promise<Buffer | null>;
+  readonly report: Pick<CountersReport, "onError">;
+}
+
 /** Counters that gateways share. */
-export interface GatewayCounters extends Counters, SharedCosts {
+export interface GatewayCounters extends Counters, SharedCosts, GatewaySecrets {
   readonly report: CountersReport;
   /** What the workers of a program know together. */
   readonly shared: { forget(place: number): void };

@@ -30,6 +30,7 @@ import type {
 import { RedisServers, type RedisServer } from "./redis_cluster.ts";
 import { RedisConnection, replyProblem, type RedisCommand, type Greeting } from "./redis_connection.ts";
 import { COST_SCRIPT, QUOTA_SCRIPT, RESERVED_COST_SCRIPT, RESERVED_QUOTA_SCRIPT } from "./redis_costs.ts";
+import { askedSecret } from "./redis_secret.ts";
 import { argumentsOf, SCRIPT, scriptOf, ScriptCalls, type Script } from "./redis_script.ts";
 import { command, ErrorReply, type RespValue } from "./resp.ts";
 
@@ -223,6 +224,10 @@ export class RedisCounters implements GatewayCounters {
       },
       book,
     };
+  }
+
+  secret(name: string): Promise<Buffer | null> {
+    return this.#isClosed ? Promise.resolve(null) : askedSecret(this, tagOf("secret", name));
   }
 
   /** Connects. Without it, the first decision does. */

@@ -126,6 +126,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
       secretParameters: new Set(),
       verifyPassword,
       isTrial: false,
+      gatewaySecrets: null,
       tally: () => {},
     }),
   };

@@ -94,7 +94,8 @@ describe("the tools of a plugin", () => {
         for (const each of [tally, client, limiterBy, count, counts, groupsOf, counters.limiter])
           expect(each).toBeTypeOf("function");
         expect(Object.keys(data).sort()).toEqual([
-          ...["callers", "clock", "gatewayName", "isTrial", "log", "scope", "secretParameters", "verifiedClaims"],
+          ...["callers", "clock", "gatewayName", "gatewaySecrets", "isTrial", "log", "scope", "secretParameters"],
+          "verifiedClaims",
         ]);
         expect(tools.verifyPassword).toBeTypeOf("function");
         return () => () => ({ status: 200, headers: [], body: Buffer.from(data.gatewayName) });

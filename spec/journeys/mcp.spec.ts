@@ -10,7 +10,8 @@ import {
   statelessRequest,
   type McpServerOptions,
 } from "../support/mcp_server.ts";
-import { ask } from "../support/raw_client.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { decided } from "./harness.ts";
 
 const CALLERS = [
   { id: "ada", groups: ["support"], keys: [{ key: "k-ada" }] },
@@ -318,6 +319,65 @@ describe.each(["json", "events"] as const)("mcp takes out of lists, in %s,", (re
 });
 
 describe("mcp", () => {
+  it("tells of each message what it asked for, in the access log, in decisions and in metrics", async () => {
+    const lines: Record<string, unknown>[] = [];
+    const server = await mcpServer();
+    const plugins = [KEYS, { name: "mcp", config: { ...LISTS, resources: ["docs://*"] } }];
+    const config = { ...oneService(server.port, { routes: [{ path: "/mcp", plugins }] } as never), callers: CALLERS };
+    const { gateway, port } = await running(config as never, {
+      accessLog: (text) =>
+        void lines.push(
+          ...text
+            .trim()
+            .split("\n")
+            .map((line) => JSON.parse(line) as never),
+        ),
+    });
+    const call = async (method: string, params: Record<string, unknown>) => {
+      const { body, headers } = statelessRequest(method, params);
+      return (await post(port, body, { ...headers, apiKey: "k-bob" })).headers["x-request-id"] as string;
+    };
+    const ids = [
+      await call("tools/call", { name: "orders_list" }),
+      await call("tools/call", { name: "refund" }),
+      await call("resources/read", { uri: "docs://a?key=secret" }),
+      await call("tools/list", {}),
+    ];
+    await eventually(() => lines.length === 4);
+    expect(lines.map(({ mcp_method, mcp_name, code, rule }) => [mcp_method, mcp_name, code, rule])).toEqual([
+      ["tools/call", "orders_list", null, undefined],
+      ["tools/call", "refund", "mcp_not_allowed", "tools"],
+      ["resources/read", undefined, null, undefined],
+      ["tools/list", undefined, null, undefined],
+    ]);
+    expect(await decided(gateway as never, ids[1]!)).toMatchObject({
+      caller: "bob",
+      rule: "tools",
+      mcp: { method: "tools/call", name: "refund" },
+    });
+    const counted = [...gateway.metrics().matchAll(/plugin_results_total\{plugin="mcp".*result="([^"]*)"\} (\d+)/g)];
+    expect(counted.map(([, result, count]) => `${result}: ${count}`).sort()).toEqual([
+      "mcp_not_allowed: 1",
+      "resources/read docs://*: 1",
+      "tools/call orders_*: 1",
+      "tools/list: 1",
+    ]);
+  });
+
+  it("leads clients without a token to its metadata, and serves that", async () => {
+    const resource = "https://api.example.com/mcp";
+    const { port } = await guarded({ resource_metadata: { resource, authorization_servers: ["https://id.example"] } });
+    const { body, headers } = statelessRequest("tools/list");
+    const refused = await post(port, body, headers);
+    expect([refused.status, refused.headers["www-authenticate"]]).toEqual([
+      401,
+      expect.stringContaining('resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp"'),
+    ]);
+    const path = "/.well-known/oauth-protected-resource/mcp";
+    const found = await ask(port, { path, headers: { Host: "api.example.com" } });
+    expect(JSON.parse(found.body.toString())).toEqual({ resource, authorization_servers: ["https://id.example"] });
+  });
+
   it("corrects the length, and drops the tag and digests of a list", async () => {
     const headers = { ETag: '"a"', "Content-Digest": "sha-256=:x:", "Last-Modified": "Mon, 30 Nov 2026 00:00:00 GMT" };
     const { call } = await guarded({ tools: ["search"] }, { headers });

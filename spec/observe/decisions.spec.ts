@@ -39,6 +39,7 @@ describe("a decision", () => {
       service: "shop",
       route: "items",
       caller: null,
+      mcp: null,
     };
     expect(await find("r-1")).toEqual({
       id: "r-1",
@@ -65,6 +66,7 @@ describe("a decision", () => {
       "service",
       "route",
       "caller",
+      "mcp",
       "status",
       "code",
       "by",
@@ -346,6 +348,25 @@ describe("a decision", () => {
     expect(lookUp).toHaveBeenCalledWith("items");
   });
 
+  it("has the method and the name that the plugin mcp has read, with and without caller and rule", async () => {
+    const { end, find } = remembering();
+    const mcp = { method: "tools/call", name: "search" };
+    end("m1", {}, { mcp });
+    expect(await find("m1")).toMatchObject({ mcp, caller: null, rule: null, path: "/a/b" });
+    end("m2", {}, { mcp, identity: "ada" });
+    expect(await find("m2")).toMatchObject({ mcp, caller: "ada", rule: null });
+    end(
+      "m3",
+      {},
+      { mcp, status: 400, code: "mcp_not_allowed", by: { name: "rate_limit", scope: LIMIT }, rule: "tools" },
+    );
+    expect(await find("m3")).toMatchObject({ mcp, caller: null, rule: "tools", code: "mcp_not_allowed" });
+    end("m4", {}, { mcp: { method: "tools/list", name: null } });
+    expect(await find("m4")).toMatchObject({ mcp: { method: "tools/list", name: null } });
+    end("m5", {}, { mcp: { method: "tools/call", name: "a:\n\u010a" + "b".repeat(100) } });
+    expect(await find("m5")).toMatchObject({ mcp: { method: "tools/call", name: `a:??${"b".repeat(32)}…` } });
+  });
+
   it("of a refusal names the instance and the member of its config, whatever its names are", async () => {
     const { end, find } = remembering();
     const by = { name: "rate_limit", scope: LIMIT };
@@ -543,6 +564,7 @@ describe("threads", () => {
           by: null,
           rule: null,
           identity: null,
+          mcp: null,
           span: null,
           askedAt: null,
           held: null,

@@ -88,6 +88,7 @@ export function madeUpTools(
     secretParameters: new Set(),
     verifyPassword,
     isTrial: false,
+    gatewaySecrets: null,
     tally: () => {},
     gatewayName: "edge-gateway",
     scope: { level: "route", key, path: key, id, service: "a", route: "b" },

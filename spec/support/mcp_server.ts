@@ -32,6 +32,8 @@ export interface McpServerOptions {
   readonly replies?: "json" | "events";
   /** The text of the result of a request, in place of its own. */
   readonly result?: (method: string) => string | undefined;
+  /** Of its replies. Default: 200. */
+  readonly status?: number;
   /** Further headers of replies. */
   readonly headers?: Readonly<Record<string, string>>;
   /** The ids of sessions that it gives; default: it has none. */
@@ -56,6 +58,7 @@ export async function mcpServer(options: McpServerOptions = {}): Promise<McpServ
     const text = `{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${own}}`;
     if (method === "initialize" && options.sessions !== undefined)
       response.setHeader("Mcp-Session-Id", options.sessions[sessions++]!);
+    response.statusCode = options.status ?? 200;
     const isEvents = options.replies === "events";
     const headers = { "Content-Type": isEvents ? "text/event-stream" : "application/json", ...options.headers };
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);

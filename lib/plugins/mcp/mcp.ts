@@ -23,10 +23,11 @@ import {
   METHOD_NOT_FOUND,
   refusedMessage,
   UNSUPPORTED_REVISION,
+  UNASKED,
   type McpRefusal,
 } from "./refusal.ts";
 import { ASSUMED, INITIALIZE, isRevision, LIST_METHODS, REVISIONS, STATELESS, type Revision } from "./revisions.ts";
-import { sessionKey } from "./session_key.ts";
+import { SessionKeys } from "./session_keys.ts";
 import { ownerOf, sessionIn, type McpSession } from "./sessions.ts";
 import { mcpTargets, type McpTarget, type TargetKind } from "./targets.ts";
 
@@ -79,6 +80,8 @@ export const SESSION_HEADER = "mcp-session-id";
 
 const NEVER_FORWARDED: ReadonlySet<string> = new Set([SESSION_HEADER, "accept-encoding", "range"]);
 
+type MaybeLater<T> = T | Promise<T>;
+
 /** A request that may pass. */
 interface Admitted {
   readonly revision: Revision;
@@ -89,14 +92,14 @@ class Guard {
   readonly #permissions: Permissions;
   readonly #revisions: readonly Revision[];
   readonly #maxBodyBytes: number;
-  readonly #key: Buffer;
+  readonly #keys: SessionKeys;
   readonly #tools: Pick<Tools, "groupsOf" | "tally">;
 
   constructor(permissions: Permissions, revisions: readonly Revision[], maxBodyBytes: number, tools: Tools) {
     this.#permissions = permissions;
     this.#revisions = revisions;
     this.#maxBodyBytes = maxBodyBytes;
-    this.#key = sessionKey(tools);
+    this.#keys = new SessionKeys(tools);
     this.#tools = tools;
   }
 
@@ -137,7 +140,7 @@ class Guard {
     const targets = mcpTargets(message);
     const named = typeof targets === "string" ? undefined : targets[0];
     exchange.call.notes.mcp = { method, name: named === undefined || named.kind === "resources" ? null : named.name };
-    const admitted = this.#admitted(exchange, message);
+    const admitted = await this.#admitted(exchange, message);
     if ("code" in admitted) return this.#refuse(exchange, admitted, id);
     if (typeof targets === "string") return this.#refuse(exchange, invalid(targets, INVALID_PARAMS), id);
     const pattern = this.#allowing(exchange, targets);
@@ -149,10 +152,10 @@ class Guard {
   }
 
   /** The revision and the session of a request, whose method and headers these allow. */
-  #admitted(exchange: Exchange, message: Message): Admitted | McpRefusal {
+  async #admitted(exchange: Exchange, message: Message): Promise<Admitted | McpRefusal> {
     const { method, kind } = message;
     const { headers } = exchange;
-    const found = this.#revisionOf(exchange, message);
+    const found = await this.#revisionOf(exchange, message);
     if ("code" in found) return found;
     const { revision } = found;
     const isStateless = revision === STATELESS;
@@ -173,7 +176,7 @@ class Guard {
     return different === null ? found : mismatch(different);
   }
 
-  #revisionOf(exchange: Exchange, { method, meta }: Message): Admitted | McpRefusal {
+  #revisionOf(exchange: Exchange, { method, meta }: Message): MaybeLater<Admitted | McpRefusal> {
     const { headers } = exchange;
     const written = soleValue(headers, REVISION_HEADER);
     if (written === undefined) return mismatch(`${REVISION_HEADER} comes more than once`);
@@ -188,18 +191,14 @@ class Guard {
   }
 
   /** Of a request with the revision header `written` that belongs to a session, or to a server without sessions. */
-  #inSession(exchange: Exchange, written: string | null, isFirst: boolean): Admitted | McpRefusal {
+  async #inSession(exchange: Exchange, written: string | null, isFirst: boolean): Promise<Admitted | McpRefusal> {
     const text = isFirst ? null : soleValue(exchange.headers, SESSION_HEADER);
     if (text === undefined) return mismatch(`${SESSION_HEADER} comes more than once`);
     if (text === null) return this.#offered(written ?? ASSUMED, null);
-    const session = sessionIn(text, ownerOf(exchange), this.#key);
+    const session = await this.#keys.find((key) => sessionIn(text, ownerOf(exchange), key));
+    if (session === "unasked") return UNASKED;
     // The same for a session of somebody else: it tells nothing.
-    if (session === null)
-      return {
-        code: "mcp_session_unknown",
-        rpc: INVALID_REQUEST,
-        message: "there is no such session: initialize anew",
-      };
+    if (session === null) return NO_SESSION;
     // The revision of a session is known, so that a header which says less need not be believed.
     if (written !== null && written !== session.revision && written !== ASSUMED)
       return mismatch(`${REVISION_HEADER} differs from the revision of the session, ${session.revision}`);
@@ -240,34 +239,26 @@ class Guard {
   }
 
   /** GET opens a stream of messages of a session, DELETE ends it. */
-  #ofSession(exchange: Exchange, next: Handler): Reply | Promise<Reply> {
+  async #ofSession(exchange: Exchange, next: Handler): Promise<Reply> {
     const { method, headers, body } = exchange;
     const written = soleValue(headers, REVISION_HEADER);
     const isServed = this.#revisions.some((revision) => revision !== STATELESS);
     if (!isServed || written === STATELESS) return this.#refuse(exchange, this.#wrongMethod(), null);
     if (written === undefined) return this.#refuse(exchange, mismatch(`${REVISION_HEADER} comes more than once`), null);
     if (body !== null) return this.#refuse(exchange, invalid(`${method} has no body`), null);
-    const admitted = this.#inSession(exchange, written, false);
+    const admitted = await this.#inSession(exchange, written, false);
     if ("code" in admitted) return this.#refuse(exchange, admitted, null);
     const { session, revision } = admitted;
     exchange.call.notes.mcp = { method: "", name: null };
     this.#tools.tally(method === "GET" ? "stream" : "end of session");
-    const reply = next(forwarded(exchange, session));
-    const replied = (later: Reply) => {
-      const known = repliedSession(later, headers, session);
-      return method === "GET" ? filteredReply(known, this.#filterFor(exchange, revision)) : known;
-    };
-    return reply instanceof Promise ? reply.then(replied) : replied(reply);
+    const reply = repliedSession(await next(forwarded(exchange, session)), headers, session);
+    return method === "GET" ? filteredReply(reply, this.#filterFor(exchange, revision)) : reply;
   }
 
   async #replied(exchange: Exchange, reply: Reply, { method, id }: Message, admitted: Admitted): Promise<Reply> {
     const { revision, session } = admitted;
     if (method === INITIALIZE) {
-      const refusalOf = (text: string) => {
-        const found = this.#offered(text, null);
-        return "code" in found ? found : null;
-      };
-      const found = await initializedReply(reply, ownerOf(exchange), this.#key, refusalOf);
+      const found = await initializedReply(reply, ownerOf(exchange), this.#keys, (text) => this.#offered(text, null));
       return "refusal" in found ? this.#refuse(exchange, found.refusal, id) : found;
     }
     const known = repliedSession(reply, exchange.headers, session);
@@ -297,6 +288,12 @@ function invalid(message: string, rpc = INVALID_REQUEST): McpRefusal {
 function mismatch(message: string): McpRefusal {
   return { code: "mcp_header_mismatch", rpc: HEADER_MISMATCH, message };
 }
+
+const NO_SESSION: McpRefusal = {
+  code: "mcp_session_unknown",
+  rpc: INVALID_REQUEST,
+  message: "there is no such session: initialize anew",
+};
 
 function tooLarge(most: number): McpRefusal {
   const message = `a message may have at most ${most} bytes`;

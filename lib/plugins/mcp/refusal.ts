@@ -15,6 +15,7 @@ export const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
 export const METHOD_NOT_FOUND = -32601;
 export const INVALID_PARAMS = -32602;
+const INTERNAL_ERROR = -32603;
 export const HEADER_MISMATCH = -32020;
 export const UNSUPPORTED_REVISION = -32022;
 
@@ -30,6 +31,12 @@ export interface McpRefusal {
   readonly rule?: string;
   readonly headers?: HeaderList;
 }
+
+export const UNASKED: McpRefusal = {
+  code: "auth_unavailable",
+  rpc: INTERNAL_ERROR,
+  message: "whose session it is cannot be found out at the moment",
+};
 
 /** `id`: of the request, as JSON; null where it could not be read. */
 export function refusedMessage(

@@ -19,8 +19,9 @@ import { EventFilter, MAX_REPLY_BYTES, unreadable } from "./event_filter.ts";
 import { filteredText, mayHaveList, type ListFilter } from "./lists.ts";
 import { membersOf, stringOf } from "./members.ts";
 import { TOP } from "./message.ts";
-import type { McpRefusal } from "./refusal.ts";
+import { UNASKED, type McpRefusal } from "./refusal.ts";
 import { isRevision } from "./revisions.ts";
+import type { SessionKeys } from "./session_keys.ts";
 import { sessionText, type McpSession } from "./sessions.ts";
 import { withJson } from "./strict_json.ts";
 
@@ -134,22 +135,24 @@ function withSession(headers: HeaderList, text: string | undefined): HeaderList 
 
 /**
  * The reply to `initialize`: its session gets the id for the client. The revision of the session is in the result, so
- * that the head waits for it; `refusalOf` says what is wrong with one. Rejects with a `Fault` "upstream_invalid" where
+ * that the head waits for it; `offered` says what is wrong with one. Rejects with a `Fault` "upstream_invalid" where
  * it cannot be read.
  */
 export async function initializedReply(
   reply: Reply,
   owner: string,
-  key: Buffer,
-  refusalOf: (revision: string) => McpRefusal | null,
+  keys: Pick<SessionKeys, "latest">,
+  offered: (revision: string) => McpRefusal | object,
 ): Promise<Reply | { readonly refusal: McpRefusal }> {
   const id = headerValue(reply.headers, SESSION_HEADER);
   if (id === undefined) return reply;
   const { reply: read, revision } = await negotiated(reply);
   // An error opens no session.
   if (revision === null) return { ...read, headers: withSession(read.headers, undefined) };
-  const refusal = refusalOf(revision);
-  const text = refusal === null && isRevision(revision) ? sessionText({ id, revision }, owner, key) : null;
+  const found = offered(revision);
+  const key = await keys.latest();
+  const refusal = "code" in found ? found : key === null ? UNASKED : null;
+  const text = refusal === null && isRevision(revision) ? sessionText({ id, revision }, owner, key!) : null;
   if (text !== null) return { ...read, headers: withSession(read.headers, text) };
   discard(read);
   if (refusal !== null) return { refusal };
