@@ -127,12 +127,23 @@ const CALLER = s.string({
   describe: "The id of a caller, as if its key or other credentials were right.",
 });
 
+const MCP_MESSAGE = s.object(
+  {
+    method: s.string({ min: 1, max: 256, references: "none", describe: "The method, such as tools/call." }),
+    name: s.optional(
+      s.string({ min: 1, references: "none", describe: "The tool, the prompt, or the URI of the resource." }),
+    ),
+  },
+  { describe: "A message of MCP, sent by POST with the headers of 2026-07-28." },
+);
+
 const REQUEST = s.object(
   {
     method: s.withDefault(METHOD, "GET"),
     url: REQUEST_URL,
     headers: s.withDefault(byHeader(HEADER_VALUES, "Headers; a list for several lines."), {}),
     body: body("A text, or JSON where it is not a string."),
+    mcp: s.optional(MCP_MESSAGE),
     client_ip: s.withDefault(CLIENT_IP, "127.0.0.1"),
     as: s.withDefault(
       s.object(
@@ -194,6 +205,8 @@ const FIELDS = s.object(
         if (first === undefined) urls.set(href, i);
         else report(`is the same URL as that of answers[${first}]`, "answers", i, "url");
       });
+      if (request.mcp !== undefined && request.body !== undefined)
+        report('is a body of its own: leave "body" out', "request", "mcp");
       if (isBrokenJson(request) && !expectsRefusal(expect)) {
         report(`is a text that is not JSON, although Content-Type says so: ${JSON_REMEDY}`, "request", "body");
       }

@@ -15,6 +15,7 @@ import { headText, replyOf, requestHead } from "../upstream/heads.ts";
 import { OwnHeaders } from "../upstream/own_headers.ts";
 import { authorityOf } from "../upstream/upstream_set.ts";
 import { headerListOf, injected } from "./made_request.ts";
+import { mcpRequest } from "./mcp_request.ts";
 
 /** A request as the upstream would get it. */
 export interface Forwarded {
@@ -30,10 +31,11 @@ export type Answer = ConfigTest["answers"][number];
 
 /** The request of a test, received as from the network; `scheme` of a URL that is a path. */
 export function requestOf(
-  { method, url, headers, body, clientIp, certificate }: ConfigTest["request"],
+  { mcp, clientIp, certificate, url, ...written }: ConfigTest["request"],
   defaultScheme: "http" | "https",
   receiving: ReceiveOptions,
 ): Inbound {
+  const { method, headers, body } = mcp === undefined ? written : mcpRequest(mcp, written.headers);
   const given = { method, url, headers, clientIp, certificate: certificate ?? undefined };
   return injected(body === undefined ? given : { ...given, body: textOf(body) }, receiving, defaultScheme);
 }

@@ -273,6 +273,11 @@ describe("a wrong test is reported with the field, what was found and what to do
     ["0 requests", withRequest({ times: 0 }), ["request.times  expected an integer 1–10000, found 0"]],
     ["too many requests", withRequest({ times: 10_001 }), ["request.times  expected an integer 1–10000, found 10001"]],
     [
+      "a message of MCP and a body",
+      withRequest({ mcp: { method: "tools/call" }, body: {} }),
+      ['request.mcp  is a body of its own: leave "body" out'],
+    ],
+    [
       "half a millisecond",
       withRequest({ every_ms: 0.5 }),
       ["request.every_ms  expected an integer 0–86400000, found 0.5"],

@@ -205,6 +205,19 @@ describe("the verdict on a plugin", () => {
     ).toEqual(["request_size_limit: answers 413 body_too_large"]);
   });
 
+  it("an mcp reads the message that is the body of the question", async () => {
+    const ask = (name: string) =>
+      verdicts([{ name: "mcp", config: { tools: ["search"] } }], {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "MCP-Protocol-Version": "2025-11-25" },
+        body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name } }),
+      });
+    expect([await ask("search"), await ask("refund")]).toEqual([
+      ["mcp: passes the request on"],
+      ["mcp: answers 400 mcp_not_allowed by tools"],
+    ]);
+  });
+
   it(
     "plugins get the client's address behind a trusted proxy, " +
       "and the scheme of the url that explain is asked about",

@@ -326,6 +326,32 @@ describe("the request of a test", () => {
     );
   });
 
+  it("sends a message of MCP as its clients do, of each method and revision", async () => {
+    const guard = guardedBy({
+      name: "mcp",
+      config: { tools: ["search", "gr*"], resources: ["docs://*"], prompts: ["greet"] },
+    });
+    const sends = (mcp: object, headers: Record<string, string>, status: number, code: string | null = null) =>
+      verdict(guard, test({ request: { mcp: mcp as never, headers }, expect: { status, code } }));
+    const old = { "MCP-Protocol-Version": "2025-11-25" };
+    expect([
+      await sends({ method: "tools/call", name: "search" }, {}, 200),
+      await sends({ method: "tools/call", name: "größe" }, {}, 200),
+      await sends({ method: "tools/call", name: "search" }, old, 200),
+      await sends({ method: "tools/call", name: "refund" }, {}, 400, "mcp_not_allowed"),
+      await sends({ method: "tools/call", name: "search" }, { "Mcp-Name": "refund" }, 400, "mcp_header_mismatch"),
+      await sends({ method: "resources/read", name: "docs://a" }, {}, 200),
+      await sends({ method: "prompts/get", name: "greet" }, {}, 200),
+      await sends({ method: "completion/complete", name: "greet" }, {}, 200),
+      await sends({ method: "subscriptions/listen", name: "docs://a" }, {}, 200),
+      await sends({ method: "subscriptions/listen", name: "x://a" }, {}, 400, "mcp_not_allowed"),
+      await sends({ method: "tools/list" }, {}, 200),
+      await sends({ method: "initialize" }, {}, 200),
+      await sends({ method: "notifications/initialized" }, old, 200),
+      await sends({ method: "tasks/get" }, {}, 404, "mcp_method_unknown"),
+    ]).toEqual(new Array(14).fill(true));
+  });
+
   it(
     "is sent `times` times, `every_ms` apart on a clock that nothing else moves; " + "the last one is compared",
     async () => {

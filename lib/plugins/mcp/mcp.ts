@@ -12,7 +12,7 @@ import type { Reply } from "../../http/reply.ts";
 import type { Plugin, Tools } from "../plugin.ts";
 import { protectedResource, RESOURCE_METADATA } from "../resource_metadata.ts";
 import { filteredReply, initializedReply, repliedSession, unlistedReply } from "./replies.ts";
-import { META_CAPABILITIES, META_REVISION, readMessage, type Message } from "./message.ts";
+import { readMessage, type Message } from "./message.ts";
 import { stringOf } from "./members.ts";
 import { headerMismatch, METHOD_HEADER, NAME_HEADER, REVISION_HEADER, soleValue } from "./mirrored_headers.ts";
 import { Permissions } from "./permissions.ts";
@@ -26,7 +26,17 @@ import {
   UNASKED,
   type McpRefusal,
 } from "./refusal.ts";
-import { ASSUMED, INITIALIZE, isRevision, LIST_METHODS, REVISIONS, STATELESS, type Revision } from "./revisions.ts";
+import {
+  ASSUMED,
+  INITIALIZE,
+  isRevision,
+  LIST_METHODS,
+  META_CAPABILITIES,
+  META_REVISION,
+  REVISIONS,
+  STATELESS,
+  type Revision,
+} from "./revisions.ts";
 import { SessionKeys } from "./session_keys.ts";
 import { ownerOf, sessionIn, type McpSession } from "./sessions.ts";
 import { mcpTargets, type McpTarget, type TargetKind } from "./targets.ts";

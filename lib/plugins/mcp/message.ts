@@ -5,6 +5,7 @@
 import type { JsonNode } from "../../config/json.ts";
 import { membersOf, MemberNames, NO_MEMBERS, stringOf, type Members } from "./members.ts";
 import { INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, type McpRefusal } from "./refusal.ts";
+import { META_CAPABILITIES, META_REVISION } from "./revisions.ts";
 import { withJson } from "./strict_json.ts";
 
 export interface Message {
@@ -47,8 +48,6 @@ const PARAMS = new MemberNames([
   "task",
   "taskId",
 ]);
-export const META_REVISION = "io.modelcontextprotocol/protocolVersion";
-export const META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
 const META = new MemberNames([META_REVISION, META_CAPABILITIES, "io.modelcontextprotocol/clientInfo", "progressToken"]);
 
 /** Reads a body, in slices of time. */

@@ -45,7 +45,7 @@ const OF_BYTES = nameSet([
  */
 export function filteredReply(reply: Reply, filter: ListFilter): Reply | Promise<Reply> {
   const { headers, body, status } = reply;
-  if (filter.limited.size === 0 || body === null) return reply;
+  if (filter.limited.size === 0 || body === null || (Buffer.isBuffer(body) && body.length === 0)) return reply;
   if (isReadable(headers) && isEventStream(headers)) {
     const events = new EventFilter((data) => filteredText(data, filter));
     return { ...reply, headers: withoutHeaders(headers, OF_BYTES), body: through(body, events) };

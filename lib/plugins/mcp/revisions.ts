@@ -11,6 +11,10 @@ export type Revision = (typeof REVISIONS)[number];
 /** What a request without MCP-Protocol-Version has (2025-11-25, "Protocol Version Header"). It allows batches. */
 export const ASSUMED = "2025-03-26";
 
+/** Members of `params._meta` that each request has since 2026-07-28. */
+export const META_REVISION = "io.modelcontextprotocol/protocolVersion";
+export const META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities";
+
 export const INITIALIZE = "initialize";
 
 const COMMON = [
