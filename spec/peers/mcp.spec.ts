@@ -12,6 +12,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { running } from "../support/gateway.ts";
 import { everythingServer, sessionServer, statelessServer } from "./mcp_servers.ts";
 import { nodeOf } from "./nodes.ts";
+import { redis } from "./redis.ts";
 
 const CALLERS = [
   { id: "ada", groups: ["support"], keys: [{ key: "k-ada" }] },
@@ -19,10 +20,11 @@ const CALLERS = [
 ];
 const KEYS = { name: "key_auth", config: { callers: true } };
 
-/** The URL of an MCP server behind a gateway. */
-async function behind(port: number, config: object, plugins: readonly object[] = [KEYS]): Promise<URL> {
+/** The URL of an MCP server behind a gateway. `global`: further settings of it. */
+async function behind(port: number, config: object, plugins: readonly object[] = [KEYS], global = {}): Promise<URL> {
   const { url } = await running({
     callers: CALLERS,
+    global,
     services: [
       {
         name: "tools",
@@ -135,6 +137,40 @@ describe("the client of 2025-11-25", () => {
     await stolen.start();
     expect(await failure(stolen.send({ jsonrpc: "2.0", id: 1, method: "tools/list" }))).toMatchObject({ code: 404 });
     await stolen.close();
+  });
+});
+
+describe("a session", () => {
+  it("holds in all gateways that share counters, and goes on while Redis is away", async () => {
+    const store = await redis();
+    const counters = (on_error: string) => ({
+      counters: { store: "redis", url: `redis://127.0.0.1:${store.port}`, timeout_ms: 5_000, on_error },
+    });
+    const port = await sessionServer();
+    const [one, other, strict] = await Promise.all([
+      behind(port, {}, [KEYS], counters("local")),
+      behind(port, {}, [KEYS], counters("local")),
+      behind(port, {}, [KEYS], counters("deny")),
+    ]);
+    const ada = await sessionClient(one, "k-ada");
+    const { sessionId } = ada.transport as unknown as SessionTransport;
+    const ping = async (url: URL, apiKey: string) => {
+      const headers = { apiKey, "Mcp-Session-Id": sessionId!, "Content-Type": "application/json" };
+      const accept = { Accept: "application/json, text/event-stream" };
+      const body = '{"jsonrpc":"2.0","id":99,"method":"ping"}';
+      const { status } = await fetch(url, { method: "POST", headers: { ...headers, ...accept }, body });
+      return status;
+    };
+    expect([await ping(other, "k-ada"), await ping(strict, "k-ada"), await ping(other, "k-bob")]).toEqual([
+      200, 200, 404,
+    ]);
+    await store.stop();
+    expect([await ping(one, "k-ada"), await ping(other, "k-ada"), await ping(strict, "k-bob")]).toEqual([
+      200, 200, 404,
+    ]);
+    const late = await behind(port, {}, [KEYS], counters("deny"));
+    expect(await ping(late, "k-ada")).toBe(503);
+    expect(String((await failure(sessionClient(late, "k-ada")))?.message)).toContain("cannot be found out");
   });
 });
 

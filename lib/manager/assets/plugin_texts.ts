@@ -4,7 +4,8 @@
 import type { Conditions, PluginConfig } from "./api.ts";
 import { whereText } from "./conditions.ts";
 import { milliseconds } from "./format.ts";
-import { summaryOf } from "./setting_lines.ts";
+import { isRecord } from "./json_text.ts";
+import { summaryOf, valueText } from "./setting_lines.ts";
 
 type Configured = Pick<PluginConfig, "name" | "config">;
 
@@ -21,7 +22,15 @@ export function pluginText(plugin: Configured, most?: number): string {
   const { name, config } = plugin;
   if (name === "fault") return faultText(config);
   if (name === "mirror" && typeof config.url === "string") return `copies ${percentOf(config)} to ${config.url}`;
+  if (name === "mcp") return toolsText(config);
   return summaryOf(config, most);
+}
+
+/** Who may use which tools: "tools search, orders_* · support also refund". */
+function toolsText({ tools, tools_by_group: ofGroups }: PluginConfig["config"]): string {
+  const everybody = tools === undefined ? "all tools" : `tools ${valueText(tools)}`;
+  const more = isRecord(ofGroups) ? Object.entries(ofGroups) : [];
+  return [everybody, ...more.map(([group, list]) => `${group} also ${valueText(list)}`)].join(" · ");
 }
 
 function faultText(config: PluginConfig["config"]): string {

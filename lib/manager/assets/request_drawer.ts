@@ -250,7 +250,8 @@ function step(
 }
 
 function factsOf(decision: RequestDecision, force: HTMLElement): HTMLElement {
-  const { time, client, method, host, path, service, route, caller, digest } = decision;
+  // An older gateway does not say what was asked of MCP.
+  const { time, client, method, host, path, service, route, caller, mcp = null, digest } = decision;
   const asked = method === null ? "could not be read" : `${method} ${host ?? ""}${path ?? ""}`;
   return factList([
     ["Ended", el("time", { datetime: time }, moment(time))],
@@ -258,6 +259,7 @@ function factsOf(decision: RequestDecision, force: HTMLElement): HTMLElement {
     ["Client", client ?? "not known"],
     // An older gateway does not say it.
     caller == null ? null : ["Caller", el("span", { class: "line" }, caller)],
+    mcp === null ? null : ["MCP", el("span", { class: "line mono" }, [mcp.method, mcp.name ?? ""].join(" ").trim())],
     pluginFact(decision),
     ["Service", placeLink(["services", service])],
     ["Route", placeLink(["routes", service, route])],

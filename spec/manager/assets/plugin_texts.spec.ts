@@ -18,6 +18,17 @@ describe("the summary of a plugin", () => {
     );
   });
 
+  it.each([
+    [{}, "all tools"],
+    [{ tools: [] }, "tools none"],
+    [
+      { tools: ["search", "orders_*"], tools_by_group: { support: ["refund"], staff: ["*"] } },
+      "tools search, orders_* · support also refund · staff also *",
+    ],
+  ])("of an mcp with %j says which tools everybody and each group may use", (config, text) =>
+    expect(pluginText({ name: "mcp", config })).toBe(text),
+  );
+
   it("has the first settings of any other kind", () =>
     expect(pluginText({ name: "rate_limit", config: { limit_second: 5, a: 1, b: 2 } }, 2)).toBe(
       "limit_second 5 · a 1 · …",
