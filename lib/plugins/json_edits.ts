@@ -80,7 +80,7 @@ function rename(root: Entry, at: Pointer, to: Pointer): void {
   if (place === null) return;
   const { parent, index } = place;
   const entry = parent.entries[index]!;
-  if (parent.kind === "object" && containerAt(root, to.slice(0, -1)) === parent) {
+  if (parent.kind === "object" && parentOf(root, to) === parent) {
     const key = to.at(-1)!;
     const replaced = indexOf(parent, key);
     const from = entry.head.indexOf('"');
@@ -130,26 +130,26 @@ export const INDEX = /^(?:0|[1-9]\d{0,15})$/;
 
 /** Null: nothing is there. */
 function placeOf(root: Entry, at: Pointer): Place | null {
-  const parent = containerAt(root, at.slice(0, -1));
+  const parent = parentOf(root, at);
   const index = parent === null ? -1 : indexOf(parent, at.at(-1)!);
   return index < 0 ? null : { parent: parent!, index };
 }
 
-/** Null: no object or array is there. */
-function containerAt(root: Entry, at: Pointer): Container | null {
-  let found = opened(root);
-  for (const step of at) {
-    const index = found === null ? -1 : indexOf(found, step);
+/** What has the place, or could have it; null: nothing can. */
+function parentOf(root: Entry, at: Pointer): Container | null {
+  let parent = opened(root, at[0]!);
+  for (let depth = 1; depth < at.length; depth++) {
+    const index = parent === null ? -1 : indexOf(parent, at[depth - 1]!);
     if (index < 0) return null;
-    found = opened(found!.entries[index]!);
+    parent = opened(parent!.entries[index]!, at[depth]!);
   }
-  return found;
+  return parent;
 }
 
 /** -1: it has none of that name or index. */
 function indexOf({ kind, entries }: Container, step: string): number {
   if (kind === "object") return entries.findIndex(({ key }) => key === step);
-  return INDEX.test(step) && Number(step) < entries.length ? Number(step) : -1;
+  return step !== "-" && Number(step) < entries.length ? Number(step) : -1;
 }
 
 /** Puts a value to a place. `parents`: "replace" those that can have none there, or "keep" them and change nothing. */
@@ -157,8 +157,8 @@ function put(root: Entry, at: Pointer, value: Entry["value"], parents: "keep" | 
   let entry = root;
   let isNew = false;
   for (const step of at) {
-    let parent = isNew ? null : opened(entry);
-    if (parent === null || (parent.kind === "array" && step !== "-" && !INDEX.test(step))) {
+    let parent = isNew ? null : opened(entry, step);
+    if (parent === null) {
       if (!isNew && parents === "keep") return;
       // "/tags/0" of missing "tags" may well be a member: only the place behind the last item tells of an array.
       parent = { kind: step === "-" ? "array" : "object", entries: [], blank: "", tail: foot(entry.value) };
@@ -182,12 +182,19 @@ function foot(value: Entry["value"]): string {
   return typeof value === "string" ? value.slice(value.trimEnd().length) : value.tail;
 }
 
-/** The object or array that an entry has as its value, looked into; null for a scalar. */
-function opened(entry: Entry): Container | null {
-  if (typeof entry.value !== "string") return entry.value;
-  const text = entry.value;
-  const kind = text.startsWith("{") ? "object" : text.startsWith("[") ? "array" : null;
-  return kind === null ? null : (entry.value = read(text, kind));
+/**
+ * The object or array that an entry has as its value, looked into; null if the value can have nothing at this step. An
+ * array is read only for an index: one from a client may have a million items.
+ */
+function opened(entry: Entry, step: string): Container | null {
+  const { value } = entry;
+  const kind = typeof value === "string" ? kindOf(value) : value.kind;
+  if (kind === null || (kind === "array" && step !== "-" && !INDEX.test(step))) return null;
+  return typeof value === "string" ? (entry.value = read(value, kind)) : value;
+}
+
+function kindOf(text: string): Container["kind"] | null {
+  return text.startsWith("{") ? "object" : text.startsWith("[") ? "array" : null;
 }
 
 function read(text: string, kind: Container["kind"]): Container {
