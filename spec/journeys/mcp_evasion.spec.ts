@@ -128,6 +128,21 @@ describe("mcp refuses", () => {
 });
 
 describe("mcp", () => {
+  it.each<[string, object, RegExp]>([
+    ["takes nothing away", { tools: ["*", "!refund"] }, /tools\[1\].*"!" takes nothing away/],
+    [
+      "takes nothing away from a group",
+      { tools: [], tools_by_group: { a: ["!x"] } },
+      /tools_by_group.*takes nothing away/,
+    ],
+    ["begins with a space", { prompts: [" greet"] }, /prompts\[0\].*remove the space/],
+    ["has a control character", { tools: ["a\u0000b"] }, /tools\[0\].*control characters are refused/],
+    ["has a dot segment", { resources: ["docs://public/../x"] }, /resources\[0\].*URIs with "." or ".."/],
+    ["is a method in another case", { methods: ["Tools/Call"] }, /methods\[0\].*with the same case/],
+  ])("does not start with a pattern that %s", async (_what, config, message) => {
+    await expect(guarded(config)).rejects.toThrow(message);
+  });
+
   it("counts methods that clients choose by the pattern that allows them", async () => {
     const { gateway, legacy } = await guarded({ methods: ["x/*", "tools/*"] });
     for (const method of ["x/1", "x/2", "tools/list"]) await legacy({ id: 1, method });

@@ -3,7 +3,7 @@
  * message, refuses what the caller may not use, and takes it out of lists.
  */
 import { Fault } from "../../base/errors.ts";
-import { array, integer, object, oneOf, optional, record, string, withDefault } from "../../config/whole_schema.ts";
+import { array, integer, object, oneOf, optional, record, withDefault } from "../../config/whole_schema.ts";
 import type { Exchange } from "../../http/exchange.ts";
 import type { Handler } from "../../http/handler.ts";
 import { dashed, headerValues, type HeaderList } from "../../http/headers.ts";
@@ -15,6 +15,7 @@ import { filteredReply, initializedReply, repliedSession, unlistedReply } from "
 import { readMessage, type Message } from "./message.ts";
 import { stringOf } from "./members.ts";
 import { headerMismatch, METHOD_HEADER, NAME_HEADER, REVISION_HEADER, soleValue } from "./mirrored_headers.ts";
+import { METHOD_PATTERN, NAME_PATTERN, URI_PATTERN } from "./patterns.ts";
 import { Permissions } from "./permissions.ts";
 import {
   HEADER_MISMATCH,
@@ -41,20 +42,19 @@ import { SessionKeys } from "./session_keys.ts";
 import { ownerOf, sessionIn, type McpSession } from "./sessions.ts";
 import { mcpTargets, type McpTarget, type TargetKind } from "./targets.ts";
 
-const PATTERN = string({ min: 1, max: 2048, references: "none" });
-const patterns = (what: string) =>
-  optional(array(PATTERN, { describe: `${what} that callers may use, "*" for any characters; default: all.` }));
+const patterns = (what: string, pattern = NAME_PATTERN) =>
+  optional(array(pattern, { describe: `${what} that callers may use, "*" for any characters; default: all.` }));
 
 const schema = object(
   {
     tools: patterns("Tools"),
     tools_by_group: optional(
-      record(array(PATTERN), { describe: "Further tools, for callers of a group: by group, names as in tools." }),
+      record(array(NAME_PATTERN), { describe: "Further tools, for callers of a group: by group, names as in tools." }),
     ),
-    resources: patterns("URIs of resources"),
+    resources: patterns("URIs of resources", URI_PATTERN),
     prompts: patterns("Prompts"),
     methods: optional(
-      array(PATTERN, { describe: 'Methods of MCP, "*" for any characters; default: those of the revision.' }),
+      array(METHOD_PATTERN, { describe: 'Methods of MCP, "*" for any characters; default: those of the revision.' }),
     ),
     max_body_bytes: withDefault(
       integer({ min: 1, max: 67_108_864, describe: "Maximum length of a message, in bytes." }),

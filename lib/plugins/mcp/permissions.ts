@@ -1,8 +1,7 @@
 /**
  * What a caller may use of an MCP server, by the lists of the plugin's `config`.
  */
-import { MemberNames } from "./members.ts";
-import { METHODS_OF, type Revision } from "./revisions.ts";
+import { hasMethodLookalike, METHODS_OF, type Revision } from "./revisions.ts";
 import { NamePatterns } from "./name_patterns.ts";
 import type { TargetKind } from "./targets.ts";
 
@@ -13,9 +12,6 @@ export interface PermissionLists {
   readonly resources?: readonly string[] | undefined;
   readonly methods?: readonly string[] | undefined;
 }
-
-/** `TOOLS/CALL` may be a call for its server: a pattern must not let it pass without a look at the tool. */
-const METHODS = new MemberNames(Object.values(METHODS_OF).flatMap((methods) => [...methods]));
 
 export class Permissions {
   /** Null: all are allowed. */
@@ -53,7 +49,7 @@ export class Permissions {
    * not allowed. Without `methods`, those of the revision are.
    */
   allowingMethod(method: string, revision: Revision): string | null {
-    if (METHODS.hasLookalike(method)) return null;
+    if (hasMethodLookalike(method)) return null;
     const isKnown = METHODS_OF[revision].has(method);
     if (this.#methods === null) return isKnown ? method : null;
     const pattern = this.#methods.find(method);

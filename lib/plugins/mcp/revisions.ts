@@ -2,6 +2,7 @@
  * The revisions of the Model Context Protocol that the plugin kind `mcp` knows, and the methods of each: what clients
  * may send (https://modelcontextprotocol.io/specification).
  */
+import { MemberNames } from "./members.ts";
 
 /** The first revision without sessions: headers repeat what the body says. */
 export const STATELESS = "2026-07-28";
@@ -53,6 +54,16 @@ export const METHODS_OF: Readonly<Record<Revision, ReadonlySet<string>>> = {
   ]),
   "2025-06-18": new Set(WITH_SESSIONS),
 };
+
+const METHODS = new MemberNames(Object.values(METHODS_OF).flatMap((methods) => [...methods]));
+
+/**
+ * Whether only some servers take the method for one of MCP: `TOOLS/CALL` may be a call, which a pattern must not let
+ * pass without a look at the tool.
+ */
+export function hasMethodLookalike(method: string): boolean {
+  return METHODS.hasLookalike(method);
+}
 
 /** The member of the result that lists what the caller may not always use. */
 export const LIST_METHODS: ReadonlySet<string> = new Set([

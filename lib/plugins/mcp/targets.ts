@@ -83,7 +83,7 @@ const MAX_DECODED = 4;
  * `docs://public/*`, and leads out of it. Some decode twice (`%25%32%65` is "." then), some take "\" for "/", and some
  * drop spaces and control characters. A URI that is encoded still more often counts as one.
  */
-function hasDotSegment(uri: string): boolean {
+export function hasDotSegment(uri: string): boolean {
   if (!/[.%]/.test(uri)) return false;
   let plain = uri;
   for (let i = 0; i < MAX_DECODED; i++) {
