@@ -3,6 +3,7 @@
  * both.
  */
 import { dirname, resolve } from "node:path";
+import { systemClock, type Timer } from "../base/clock.ts";
 import { readFileSteps, readRegularFile, whyUnreadable } from "../base/regular_file.ts";
 import { SourceFailure, type SourceText, type TextSource } from "./text_source.ts";
 import { watchFiles } from "./watch.ts";
@@ -16,9 +17,9 @@ export class FileTextSource implements TextSource {
   /** Null: it is not read. */
   readonly #signatureFile: string | null;
   readonly #listeners = new Set<() => void>();
-  readonly #watched = watchFiles(() => {
-    for (const listener of this.#listeners) listener();
-  });
+  readonly #watched = watchFiles(() => this.#changed());
+  /** Null: no change waits for another one. */
+  #settling: Timer | null = null;
 
   /** `keyFile`: where the public keys are; null: the file need not be signed, and its signature is not read. */
   constructor(path: string, keyFile: string | null) {
@@ -49,11 +50,25 @@ export class FileTextSource implements TextSource {
 
   readonly expect = (signature: string): void => this.#watched.expect(this.#file, signature);
 
+  /** A text and its signature are replaced one after the other, or at once: that is one change. */
+  #changed(): void {
+    const report = () => {
+      for (const listener of this.#listeners) listener();
+    };
+    if (this.#signatureFile === null) return report();
+    this.#settling?.cancel();
+    this.#settling = systemClock.after(PAIR_MS, report);
+  }
+
   close(): void {
+    this.#settling?.cancel();
     this.#listeners.clear();
     this.#watched.close();
   }
 }
+
+/** Besides the time in which each of the files settles. */
+const PAIR_MS = 100;
 
 /** Where the signature of a file is. */
 export function signatureFile(path: string): string {

@@ -1,4 +1,4 @@
-import { renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { atOnce } from "../../lib/base/time_slices.ts";
@@ -39,6 +39,26 @@ describe("a configuration in a file", () => {
     const read = atOnce(textSteps(source));
     return read.ok ? null : formatIssues(read.issues);
   };
+
+  it("is one change where it is replaced together with its signature", async () => {
+    const file = join(emptyFolder(), "gw.json");
+    for (const version of ["..1", "..2"]) {
+      mkdirSync(join(dirname(file), version));
+      for (const end of ["", ".sig"]) writeFileSync(join(dirname(file), version, `gw.json${end}`), version);
+    }
+    symlinkSync("..1", join(dirname(file), "..data"));
+    for (const end of ["", ".sig"]) symlinkSync(`..data/gw.json${end}`, `${file}${end}`);
+    const source = opened(file, "keys.pem");
+    let changes = 0;
+    source.onChange(() => changes++);
+    symlinkSync("..2", join(dirname(file), "..data_tmp"));
+    renameSync(join(dirname(file), "..data_tmp"), join(dirname(file), "..data"));
+    await expect.poll(() => changes).toBe(1);
+    // Later than both files have been looked at.
+    writeFileSync(file, "another");
+    await expect.poll(() => changes).toBeGreaterThan(1);
+    expect(changes).toBe(2);
+  });
 
   it("is missing: says which file it is, and how to name another", () => {
     const file = join(emptyFolder(), "none.json");
