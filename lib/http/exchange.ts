@@ -301,6 +301,8 @@ export class Call {
    * implies the same.
    */
   personal = false;
+  /** The DPoP proof that an auth plugin has accepted for this request: it counts once. */
+  proof: string | null = null;
   /**
    * The deadline for sending the whole reply, body included, on the monotonic clock; 0: no deadline. Set when the
    * request is sent to an upstream (`timeouts.total_ms`); limits the time a client has to read the rest after the

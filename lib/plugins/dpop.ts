@@ -139,5 +139,11 @@ const AROUND_PATH = /^[a-zA-Z]+:\/\/[^/?]*|\?.*$/g;
 function normalUrl(text: string): string | null {
   if (!URL.canParse(text)) return null;
   const { protocol, host, pathname } = new URL(text);
-  return `${protocol}//${host}${pathname}`;
+  return `${protocol}//${host}${pathname.replace(/%[\da-f]{2}/gi, normalOctet)}`;
+}
+
+/** `%7e` is `~`, and `%c3` is `%C3` (RFC 3986 §6.2.2.1, §6.2.2.2). */
+function normalOctet(encoded: string): string {
+  const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
+  return /[\w.~-]/.test(character) ? character : encoded.toUpperCase();
 }

@@ -5,7 +5,7 @@
 import type { KeyObject } from "node:crypto";
 import type { JwtClaims } from "../base/jwt.ts";
 import { oneOf, optional } from "../config/schema.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Call, Exchange } from "../http/exchange.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Reply } from "../http/reply.ts";
@@ -127,31 +127,40 @@ function certificateOf({ call }: Exchange): string | null {
 
 /** Accepts each proof once, in all workers, and with `global.counters` in all gateways. */
 function proofCheck(tools: Tools) {
-  const { clock, scope } = tools;
+  const { clock } = tools;
   const keys = tools.keep("proof keys", null, () => tools.verdicts.part<KeyObject>());
   const { limiter } = tools.counters;
   const seen = limiter(SEEN, SEEN_PROOFS);
   const seenHere = limiter(SEEN, { ...SEEN_PROOFS, counters: "memory" });
   const ofKey = tools.limiterBy((limiterTools, key) => costedLimiter(limiterTools, key, PROOFS_BY_KEY), BY_KEY);
-  const settled = ({ admitted }: Decision, jkt: string): BindingRefusal | null => {
+  const settled = ({ admitted }: Decision, name: string, jkt: string, call: Call): BindingRefusal | null => {
     if (!admitted) return "proof replay";
+    call.proof = name;
     // Here, and not for each request: whoever repeats a proof of somebody else must not use up what that one may send.
     ofKey.book(jkt, 1);
     return null;
   };
-  const settledLate = (decision: Decision | Undecided, name: string, jkt: string): BindingRefusal | null => {
+  const settledLate = (
+    decision: Decision | Undecided,
+    name: string,
+    jkt: string,
+    call: Call,
+  ): BindingRefusal | null => {
     if (decision === "deny") return "proof store";
     // While the server does not answer, this gateway remembers by itself.
-    return settled(decision === "allow" ? (seenHere.decide(name) as Decision) : decision, jkt);
+    return settled(decision === "allow" ? (seenHere.decide(name) as Decision) : decision, name, jkt, call);
   };
   return (exchange: Exchange, token: string, jkt: string): ReturnType<CheckBinding> => {
     const proof = verifyProof(exchange, token, jkt, { now: clock.wall(), keys });
     if (typeof proof === "string") return proof;
+    // As JSON: what two of these texts are made of cannot be mistaken.
+    const name = JSON.stringify([jkt, proof.jti]);
+    // An instance before this one has accepted it. Another route of the same URL must not accept it once more.
+    if (exchange.call.proof === name) return null;
     if (!(ofKey.decide(jkt) as Decision).admitted) return "proof flood";
-    // As JSON: what two of these texts are made of cannot be mistaken. Other instances of a route see the same proof.
-    const name = JSON.stringify([scope.key, jkt, proof.jti]);
     const decision = seen.decide(name);
-    return decision instanceof Promise ? decision.then((late) => settledLate(late, name, jkt)) : settled(decision, jkt);
+    if (!(decision instanceof Promise)) return settled(decision, name, jkt, exchange.call);
+    return decision.then((late) => settledLate(late, name, jkt, exchange.call));
   };
 }
 

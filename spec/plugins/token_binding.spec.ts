@@ -2,6 +2,7 @@ import { generateKeyPairSync, X509Certificate } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
 import type { ClientCertificate } from "../../lib/http/client_certificate.ts";
+import type { Middleware } from "../../lib/http/handler.ts";
 import { headerValues } from "../../lib/http/headers.ts";
 import { jwt } from "../../lib/plugins/jwt.ts";
 import { publicPart, thumbprint } from "../../lib/plugins/jwt_keys.ts";
@@ -234,6 +235,8 @@ describe("a token that is bound to a key", () => {
     expect(passes("HTTP://Gateway.Example:80/a/b")).toBe("passes");
     expect(passes("http://gateway.example/a/x/../b")).toBe("passes");
     expect(passes(`${URL_ASKED}?x=1#y`)).toBe("passes");
+    expect(passes("http://gateway.example/~%C3%A9", { target: "/%7e%c3%a9" })).toBe("passes");
+    expect(passes("http://gateway.example/a/b", { target: "/a%2Fb" })).toBe("401 jwt: proof htu");
     expect(passes(URL_ASKED, { target: "/a/b?z=2", query: "?z=2" })).toBe("passes");
     expect(passes("http://other.example/a/b", { target: "http://other.example/a/b", authority: "other.example" })).toBe(
       "passes",
@@ -271,22 +274,25 @@ describe("a token that is bound to a key", () => {
     expect(client.jkt).toHaveLength(43);
   });
 
-  it("only valid proofs are remembered, by key and jti together, for each instance of a route", () => {
+  it("only valid proofs are remembered, by key and jti together, for all routes", () => {
     const { ask, sent, client, now, tools } = guard();
     const claims = { jti: "j" };
     expect(ask(sent({ claims: { ...claims, htm: "POST" } })).outcome).toBe("401 jwt: proof htm");
     const other = dpopClient(now);
     const ofOther = other.proof("GET", URL_ASKED, other.token(), { claims });
     expect(ask(["Authorization", `DPoP ${other.token()}`, "DPoP", ofOther]).outcome).toBe("passes");
-    const headers = sent({ claims });
-    expect(ask(headers).outcome).toBe("passes");
+    expect(ask(sent({ claims })).outcome).toBe("passes");
     expect(ask(sent({ claims })).outcome).toBe("401 jwt: proof replay");
-    const inner = instance(
-      jwt,
-      { alg: "HS256", secret: SECRET, dpop: "accept" },
-      { ...tools, scope: { ...tools.scope, key: "another" } },
-    );
-    expect(atOnce(exercise(inner, madeUpExchange({ headers })).returned).status).toBe(200);
+    const { scope } = tools;
+    const config = { alg: "HS256", secret: SECRET, dpop: "accept" };
+    const further = instance(jwt, config, { ...tools, scope: { ...scope, key: "further" } });
+    const statusBy = (...chain: readonly Middleware[]) => {
+      const both: Middleware = (next) => chain.reduceRight((inner, middleware) => middleware(inner), next);
+      return atOnce(exercise(both, madeUpExchange({ headers: fresh })).returned).status;
+    };
+    const fresh = sent();
+    expect(statusBy(instance(jwt, config, tools), further)).toBe(200);
+    expect(statusBy(further)).toBe(401);
     expect(client.jkt).not.toBe(other.jkt);
   });
 
