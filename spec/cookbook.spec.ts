@@ -403,7 +403,8 @@ describe("the cookbook", () => {
       const { port, seen, used } = await providers();
       await runAsShown(job, { 8008: port });
       expect(seen).toEqual([
-        'usual Bearer usual-key {"messages":[],"stream_options":{"include_usage":true},"stream":true,"max_completion_tokens":2000}',
+        'usual Bearer usual-key {"messages":[],"stream_options":{"include_usage":true},"stream":true,' +
+          '"max_completion_tokens":2000}',
       ]);
       expect(await used()).toBe(700);
       const refused = await ask(port, {
