@@ -17,6 +17,7 @@ import { ignore, messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { SealingKey } from "../base/sealing_key.ts";
 import type { EtcdClient } from "../source/etcd_client.ts";
+import { EtcdFailure } from "../source/etcd_failure.ts";
 import { acmeBelow, rangeBelow } from "../source/etcd_keys.ts";
 import { changeFolder, folderState, isSameFolder, type FolderState } from "../source/etcd_folder.ts";
 import { EtcdLock } from "../source/etcd_lock.ts";
@@ -169,8 +170,9 @@ export class AcmeFleet implements KeeperFleet {
     }
     this.#known = { ...read, keys: new Map([...read.keys].map(([name, state]) => [name, { ...state, value: null }])) };
     this.#holder = holderIn(values.get(LOCK));
+    const is = this.#unreadable.length === 0 ? "new" : "known";
     this.#unreadable = unreadable;
-    if (unreadable.length > 0) return this.#refuse(unreadable);
+    if (unreadable.length > 0) return this.#refuse(unreadable, is);
     if (this.#isHolder && this.#holder?.id !== this.#identity?.id) this.#lock.drop();
     const shared = new Map(SHARED_NAMES.flatMap((name) => (values.has(name) ? [[name, values.get(name)!]] : [])));
     if (!this.#isHolder) {
@@ -196,11 +198,10 @@ export class AcmeFleet implements KeeperFleet {
     }
   }
 
-  async #refuse(names: readonly string[]): Promise<void> {
+  async #refuse(names: readonly string[], is: "new" | "known"): Promise<void> {
     const keys = names.map((name) => `${this.#prefix}${name}`).join(", ");
-    this.#fail(
-      `ACME_FLEET_KEY_FILE has another key than the one that ${keys} was encrypted with, or somebody has written there`,
-    );
+    const why = `ACME_FLEET_KEY_FILE has another key than the one that ${keys} was encrypted with`;
+    this.#fail(`${why}, or somebody has written there`, is);
     if (!this.#isHolder) return this.#changed();
     this.#isHolder = false;
     await this.#lock.release();
@@ -254,7 +255,8 @@ export class AcmeFleet implements KeeperFleet {
     const changes = [[name, put]] as const;
     const { signal } = this.#closing;
     const time = signal.aborted ? { limitMs: LAST_MS, memberMs: LAST_MS } : { signal };
-    return (await changeFolder(client, this.#prefix, { changes, condition }, time)) ?? this.#notHeld();
+    const written = changeFolder(client, this.#prefix, { changes, condition }, time);
+    return (await written.catch(nullIfLeaseLost)) ?? this.#notHeld();
   }
 
   #notHeld(): never {
@@ -296,15 +298,22 @@ export class AcmeFleet implements KeeperFleet {
 
   #failed(error: unknown): void {
     if (this.#closing.signal.aborted) return;
-    this.#fail(messageOf(error));
+    // Members of etcd fail in different words.
+    this.#fail(messageOf(error), this.#problem === null ? "new" : "known");
     this.#changed();
   }
 
-  #fail(problem: string): void {
-    if (this.#problem === null)
+  #fail(problem: string, is: "new" | "known"): void {
+    if (is === "new")
       this.#options.log.error("ACME: what the fleet shares cannot be used", { key: this.#prefix, error: problem });
     this.#problem = problem;
   }
+}
+
+/** The lock is gone with its lease. */
+function nullIfLeaseLost(error: unknown): null {
+  if (error instanceof EtcdFailure && error.isLeaseLost) return null;
+  throw error;
 }
 
 function isBehind(served: number | undefined, revision: number): boolean {

@@ -418,6 +418,38 @@ describe("the gateway that orders", () => {
     expect(fresh.certificates()).toEqual(gateway.certificates());
     expect([alone.directory.orders.length, alone.directory.accounts.length]).toEqual([orders, 1]);
   });
+
+  it("gives the lock back where it cannot bring what it has, and tries again", async () => {
+    const fleet = await Fleet.begin();
+    const files = memoryFiles();
+    const former = fleet.gateway("a", { files });
+    await fleet.until(() => isValid(former));
+    await former.keeper.close();
+    fleet.etcd.cluster.put({ "gw/acme/account.key": null, "gw/acme/certificates.pem": null });
+    let refusals = 0;
+    fleet.etcd.answers.set("/v3/kv/txn", (message) => {
+      const isAccount = JSON.stringify(message).includes(Buffer.from("gw/acme/account.key").toString("base64"));
+      if (!isAccount || ++refusals > 2) return fleet.etcd.answer("/v3/kv/txn", message);
+      return etcdError("etcdserver: mvcc: database space exceeded", 8);
+    });
+    const again = fleet.gateway("b", { files });
+    await fleet.until(() => refusals > 0 && !fleet.etcd.cluster.keys.has("gw/acme/lock"), [former]);
+    expect(again.keeper.state.fleet!.isHolder).toBe(false);
+    await fleet.until(() => again.keeper.state.fleet!.isHolder && again.keeper.state.fleet!.problem === null, [former]);
+    expect(again.lines.filter((line) => line.includes("space exceeded")).length).toBe(1);
+    expect(fleet.directory.orders.length).toBe(1);
+  });
+
+  it("brings again what somebody deletes", async () => {
+    const fleet = await Fleet.begin();
+    const gateway = fleet.gateway("a");
+    await fleet.until(() => isValid(gateway));
+    const account = fleet.value("account.key");
+    fleet.etcd.cluster.put({ "gw/acme/account.key": null, "gw/acme/certificates.pem": null });
+    await fleet.until(() => fleet.value("account.key") !== null && fleet.value("certificates.pem") !== null);
+    expect(fleet.value("account.key")).toEqual(account);
+    expect([fleet.directory.orders.length, gateway.keeper.state.fleet!.isHolder]).toEqual([1, true]);
+  });
 });
 
 describe("a gateway with another key", () => {

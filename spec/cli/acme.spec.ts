@@ -1,4 +1,5 @@
 /** What the program does with `global.acme` before a certificate is there. */
+import { randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -115,6 +116,15 @@ describe("the program with global.acme", () => {
     writeFileSync(join(other, "acme"), "");
     const { code, stderr } = await run(["--config", fileWith(withAcme()), "--state-dir", other]);
     expect([code, stderr]).toEqual([2, expect.stringMatching(says)]);
+  });
+});
+
+describe("the account of a fleet", () => {
+  it("gets no new key by the command, which would be that of one gateway alone", async () => {
+    const words = ["acme", "rollover", "--config", "etcd://127.0.0.1:9/gw.json", "--state-dir", "/nowhere"];
+    const key = fileWith(randomBytes(32).toString("hex"));
+    const { code, stderr } = await run([...words, "--acme-fleet-key-file", key]);
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/that of a fleet.*POST \/gateway\/acme\/rollover/)]);
   });
 });
 

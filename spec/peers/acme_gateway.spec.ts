@@ -1,10 +1,8 @@
 /** The built program with global.acme and Debian's pebble, a directory of RFC 8555 for tests. */
 import { X509Certificate } from "node:crypto";
-import { once } from "node:events";
 import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import tls, { type ConnectionOptions } from "node:tls";
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { CA, CLIENT } from "../support/certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { freePort } from "../support/origin.ts";
@@ -13,6 +11,7 @@ import { soon } from "./browser.ts";
 import { emptyFolder, PROGRAM } from "./built.ts";
 import { nodeOf } from "./nodes.ts";
 import { pebble, type Pebble } from "./pebble.ts";
+import { serialAt } from "./served_certificate.ts";
 import { probeModule } from "./workers.ts";
 
 interface Setup {
@@ -40,20 +39,6 @@ function started({ file, state, ports }: Setup, environment: Record<string, stri
   const common = { HTTP_PORT: String(ports.http), LISTEN_HOST: "127.0.0.1", LOG_FORMAT: "json" };
   // Node 20 has no workers.
   return program(words, { main: PROGRAM, node: nodeOf(24), environment: { ...common, ...environment } });
-}
-
-/** The serial number of the certificate that a client gets who trusts this CA alone, or the code of its error. */
-async function serialAt(port: number, options: ConnectionOptions): Promise<string> {
-  const socket = tls.connect({ host: "127.0.0.1", port, ...options });
-  onTestFinished(() => void socket.destroy());
-  try {
-    await once(socket, "secureConnect");
-    return socket.getPeerCertificate().serialNumber;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code ?? String(error);
-  } finally {
-    socket.on("error", () => {}).destroy();
-  }
 }
 
 async function ends({ child, ended }: Program): Promise<number | null> {

@@ -24,6 +24,9 @@ interface PebbleOptions {
 export interface Pebble {
   /** The URL of the directory, whose server is certified by `CA`. */
   readonly directory: string;
+  /** How many it has. */
+  readonly orders: number;
+  readonly accounts: number;
   /** The certificate of the CA that issues, PEM. */
   root(): Promise<string>;
 }
@@ -53,7 +56,7 @@ export async function pebble({ httpPort = 1, tlsPort = 1, config, env }: PebbleO
   const dns = ["-defaultIPv6", "", "-dns01", `127.0.0.1:${dnsPort}`, "-management", `127.0.0.1:${dnsManagementPort}`];
   const none = ["-http01", "", "-https01", "", "-tlsalpn01", ""];
   run("pebble-challtestsrv", [...dns, ...none], folder);
-  run("pebble", ["-config", "pebble.json", "-dnsserver", `127.0.0.1:${dnsPort}`], folder, {
+  const output = run("pebble", ["-config", "pebble.json", "-dnsserver", `127.0.0.1:${dnsPort}`], folder, {
     PEBBLE_VA_NOSLEEP: "1",
     ...env,
   });
@@ -61,17 +64,30 @@ export async function pebble({ httpPort = 1, tlsPort = 1, config, env }: PebbleO
   await soon(() => isOpen(dnsManagementPort)).toBe(true);
   return {
     directory: `https://localhost:${port}/dir`,
+    get orders() {
+      return output().match(/Added order/g)?.length ?? 0;
+    },
+    get accounts() {
+      return Number(
+        output()
+          .match(/(?<=There are now )\d+(?= accounts in memory)/g)
+          ?.at(-1) ?? 0,
+      );
+    },
     root: () => text(`https://localhost:${managementPort}/roots/0`),
   };
 }
 
-function run(command: string, args: readonly string[], cwd: string, env: Record<string, string> = {}): void {
-  const child = spawn(command, args, { cwd, stdio: "ignore", env: { ...process.env, ...env } });
+function run(command: string, args: readonly string[], cwd: string, env: Record<string, string> = {}): () => string {
+  const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "ignore"], env: { ...process.env, ...env } });
+  let output = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
   const ended = once(child, "exit");
   onTestFinished(async () => {
     child.kill("SIGKILL");
     await ended;
   });
+  return () => output;
 }
 
 async function text(url: string): Promise<string> {
