@@ -204,10 +204,10 @@ function secretsOfSettings({ serverKeyPath, admin }: Settings, flags: Flags): st
     "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
   ];
   const { adminPasswordFile, adminViewerPasswordFile, metricsTokenFile } = SETTINGS;
-  const { sourceTokenPath, etcdPasswordPath, sourceKeyPath } = SETTINGS;
+  const { sourceTokenPath, etcdPasswordPath, sourceKeyPath, acmeFleetKeyPath } = SETTINGS;
   const files = [
     ...[adminPasswordFile, adminViewerPasswordFile, metricsTokenFile],
-    ...[sourceTokenPath, etcdPasswordPath, sourceKeyPath],
+    ...[sourceTokenPath, etcdPasswordPath, sourceKeyPath, acmeFleetKeyPath],
   ].flatMap(({ flag, variable }) => String(flags[flag!] ?? "") || process.env[variable] || []);
   return [
     ...variables

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { CA } from "../support/certs.ts";
 import { freePort } from "../support/origin.ts";
-import { program, type Program } from "../support/process.ts";
+import { fileWith, program, type Program } from "../support/process.ts";
 import { configWith, statusOf } from "../support/remote_program.ts";
 import { soon } from "./browser.ts";
 import { emptyFolder } from "./built.ts";
@@ -149,7 +149,7 @@ async function commonSerial(gateways: readonly Gateway[], ca: string, other = ""
   return serialOf(gateways[0]!, ca);
 }
 
-it("three gateways order once, and serve the same certificate; the one that ends leaves the next order to another", async () => {
+it("three gateways order once, and serve the same; the one that ends leaves the next order to another", async () => {
   const given = await setup();
   const { cluster, ca, publish, authority } = given;
   await publish(["localhost"]);
@@ -224,7 +224,36 @@ it("a gateway that is stopped during an order, and goes on later, overwrites not
   expect(await statusOf(holder.ports.http, "/1")).toBe(200);
 });
 
-it("an etcd that is away is in the way of nothing that is there; a start serves the certificate of STATE_DIR", async () => {
+it("the rights that the documents name are enough; without those for certificates all else is as before", async () => {
+  const given = await setup();
+  const { ca, publish, cluster, authority } = given;
+  await publish(["localhost"]);
+  const root = ["--user", "root:toor"];
+  const grants = readFileSync(new URL("../../docs/fleets.md", import.meta.url), "utf8")
+    .match(/(?<=^etcdctl )role (?:add|grant-permission) gateway.*$/gm)!
+    .map((line) => line.split(" "));
+  const [ofCertificates, ...others] = grants.toReversed();
+  expect([grants.length, ofCertificates!.at(-1)]).toEqual([6, `${KEY}/acme/`]);
+  await cluster.ctl("user", "add", "root:toor");
+  await cluster.ctl("user", "grant-role", "root", "root");
+  for (const words of others.reverse()) await cluster.ctl(...words);
+  await cluster.ctl("user", "add", "gateway:geheim");
+  await cluster.ctl("user", "grant-role", "gateway", "gateway");
+  await cluster.ctl("auth", "enable");
+  const user = { ETCD_USER: "gateway", ETCD_PASSWORD_FILE: fileWith("geheim") };
+  const gateways = [await given.gateway(user), await given.gateway(user)];
+  for (const each of gateways) {
+    await each.says(/what the fleet shares cannot be used.*permission denied; the user needs the rights that docs/);
+    await soon(() => statusOf(each.ports.http, "/1")).toBe(200);
+  }
+  await cluster.ctl(...root, ...ofCertificates!);
+  await commonSerial(gateways, ca);
+  expect([authority.orders, authority.accounts]).toEqual([1, 1]);
+  const logs = gateways.map(({ stderr }) => stderr()).join();
+  expect(logs).not.toMatch(/may not answer/);
+});
+
+it("while etcd is away all serve on, and a start serves the certificate of STATE_DIR", async () => {
   const given = await setup();
   const { ca, publish, cluster, authority } = given;
   await publish(["localhost"]);
