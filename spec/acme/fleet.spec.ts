@@ -330,7 +330,7 @@ describe("the gateway that orders", () => {
     expect(sound.keeper.state.fleet!.isHolder).toBe(true);
   });
 
-  it("keeps what it has written where somebody puts an older certificate back, removes one or adds a pause", async () => {
+  it("keeps what it has written where somebody puts back an older certificate, removes one or adds a pause", async () => {
     const fleet = await Fleet.begin();
     const gateways = ["a", "b"].map((id) => fleet.gateway(id));
     await fleet.until(() => gateways.every(isValid));
