@@ -79,9 +79,9 @@ async function runAsShown(job: string, ports: Readonly<Record<number, number>>):
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 describe("the cookbook", () => {
-  it("has seventeen jobs, each with a configuration", () => {
+  it("has eighteen jobs, each with a configuration", () => {
     const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
-    expect(jobs).toHaveLength(17);
+    expect(jobs).toHaveLength(18);
     expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
   });
 

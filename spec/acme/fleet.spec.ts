@@ -330,7 +330,7 @@ describe("the gateway that orders", () => {
     expect(sound.keeper.state.fleet!.isHolder).toBe(true);
   });
 
-  it("keeps what it has written where somebody puts back an older certificate, removes one or adds a pause", async () => {
+  it("keeps what it wrote where somebody puts back an older certificate, removes one or adds a pause", async () => {
     const fleet = await Fleet.begin();
     const gateways = ["a", "b"].map((id) => fleet.gateway(id));
     await fleet.until(() => gateways.every(isValid));
@@ -357,7 +357,7 @@ describe("the gateway that orders", () => {
     expect(lines.join()).toMatch(/account.key.*certificates.pem.*attempt.json/);
   });
 
-  it("brings a newer certificate than that of an etcd which was restored from a backup, and orders nothing", async () => {
+  it("brings a newer certificate than that of an etcd restored from a backup, and orders nothing", async () => {
     const fleet = await Fleet.begin();
     const first = fleet.gateway("a");
     await fleet.until(() => isValid(first));
