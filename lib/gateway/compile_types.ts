@@ -11,8 +11,16 @@ import type { ErrorText, OwnBodyOf } from "../http/own_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics_plan.ts";
 import type { Tracer } from "../observe/trace.ts";
-import type { AnyPlugin, ForeignKinds, FurtherLimits, Link, OnFault, Scope, Tools } from "../plugins/plugin.ts";
-import type { ProtectedResource } from "../plugins/plugin.ts";
+import type {
+  AnyPlugin,
+  ForeignKinds,
+  FurtherLimits,
+  Link,
+  OnFault,
+  ProtectedResource,
+  Scope,
+  Tools,
+} from "../plugins/plugin.ts";
 import type { Matching, UpstreamPaths } from "../route/contracts.ts";
 import type { DefaultCertificate } from "../server/certificates.ts";
 import type { Inbound, ProxyTrust } from "../server/inbound.ts";

@@ -1,5 +1,5 @@
 /**
- * MemberNames of MCP with "*" for any characters, also none.
+ * Names of MCP with "*" for any characters, also none.
  */
 
 /** Finds the first pattern that matches a name. */
