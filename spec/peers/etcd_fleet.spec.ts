@@ -20,6 +20,24 @@ interface Gateway extends Program {
   readonly probePort: number;
 }
 
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** A machine whose clock is wrong by so many milliseconds: what a program and its threads take for the time. */
+function withClockOffBy(milliseconds: number): { readonly NODE_OPTIONS: string } {
+  const preload = fileWith(
+    `const RightDate = Date;
+    const now = () => RightDate.now() + ${milliseconds};
+    globalThis.Date = class Date extends RightDate {
+      static now = now;
+      constructor(...parts) {
+        super(...(parts.length === 0 ? [now()] : parts));
+      }
+    };`,
+    "clock.mjs",
+  );
+  return { NODE_OPTIONS: `--import=${preload}` };
+}
+
 async function gateway(cluster: Etcd, environment: Record<string, string> = {}): Promise<Gateway> {
   const [port, probePort] = [await freePort(), await freePort()];
   const running = program(["--config", cluster.urlOf(KEY)], {
@@ -132,6 +150,33 @@ describe("gateways with a configuration in etcd", () => {
     await expect.poll(async () => (await fleet(cluster)).length, { timeout: 16_000 }).toBe(1);
     one.child.kill("SIGKILL");
     await expect.poll(async () => (await fleet(cluster)).length, { timeout: 40_000, interval: 500 }).toBe(0);
+  });
+
+  it("take each text, list and copy as others do where their clocks are wrong by a day", async () => {
+    const cluster = await etcd();
+    const first = await published(cluster, configWith("/1"));
+    const [early, late] = [withClockOffBy(-DAY_MS), withClockOffBy(DAY_MS)];
+    const kept = { STATE_DIR: join(emptyFolder(), "state") };
+    const gateways = [
+      await gateway(cluster),
+      await gateway(cluster, early),
+      await gateway(cluster, { ...late, ...kept }),
+    ];
+    for (const { port } of gateways) await expect.poll(() => serves(port, "/1"), AFTER_FAILURE).toBe(true);
+    expect(await run("fleet", cluster.urlOf(KEY), "--wait", first, "--timeout", "10")).toMatchObject({ code: 0 });
+    const second = await published(cluster, configWith("/2"));
+    for (const { port } of gateways) await expect.poll(() => serves(port, "/2"), SOON).toBe(true);
+    expect(await run("fleet", cluster.urlOf(KEY), "--wait", second, "--timeout", "10")).toMatchObject({ code: 0 });
+    expect((await fleet(cluster)).length).toBe(3);
+    expect(gateways[2]!.stderr()).toContain(new Date(Date.now() + DAY_MS).toISOString().slice(0, 10));
+
+    // It was kept tomorrow, and is from two days ahead of the clock that reads it.
+    gateways[2]!.child.kill("SIGTERM");
+    await gateways[2]!.ended;
+    await cluster.members[0]!.stop();
+    const again = await gateway(cluster, { ...early, ...kept });
+    await expect.poll(() => serves(again.port, "/2"), AFTER_FAILURE).toBe(true);
+    await again.says(/the copy/, "stderr");
   });
 
   it("take what is signed alone, and publish refuses what is not", async () => {
