@@ -195,8 +195,10 @@ class ReplyEditor {
     const whyOther = whyNoJson(headers, true);
     // A 304 has no type.
     if (status === 304) return { ...reply, headers: changedHeaders(headers) };
-    if (body === null || (exchange.method === "HEAD" && !Buffer.isBuffer(body)))
-      return whyOther === null ? { ...reply, headers: changedHeaders(headers) } : reply;
+    const isOfHead = exchange.method === "HEAD" && !Buffer.isBuffer(body);
+    // They describe what GET would bring.
+    if (isOfHead && whyOther === null) return { ...reply, headers: changedHeaders(headers) };
+    if (isOfHead || body === null) return reply;
     if (whyOther !== null) return this.#other(exchange, reply, whyOther);
     if (isEventStream(headers)) return this.#events(exchange, reply, Buffer.isBuffer(body) ? streamOf(body) : body);
     return this.#whole(exchange, reply, body);
