@@ -13,7 +13,7 @@ import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
 import { identityToken } from "./identity_token.ts";
 import { introspection } from "./introspection.ts";
-import { jsonBody } from "./json_body.ts";
+import { jsonBody } from "./json_body/json_body.ts";
 import { jwt } from "./jwt.ts";
 import { keyAuth } from "./key_auth.ts";
 import { mcp } from "./mcp/mcp.ts";

@@ -2,7 +2,7 @@
  * Finds members of a body that only some readers take for those which edits name: `{"Model": "large"}` where `/model`
  * is set. A server that ignores case would read the client's value in place of the edited one.
  */
-import { foldedName } from "../json_schema/folded_name.ts";
+import { foldedName } from "../../json_schema/folded_name.ts";
 import { INDEX, isWithin, pointerText, type Edit, type Pointer } from "./json_edits.ts";
 
 /** The names that edits have at one place of a body. */

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { JsonNode } from "../../lib/config/json.ts";
-import { parseJson } from "../../lib/config/json_parser.ts";
-import { BeyondEnd, editedJson, type Edit, type Pointer } from "../../lib/plugins/json_edits.ts";
-import { random, type Random } from "../support/random.ts";
+import type { JsonNode } from "../../../lib/config/json.ts";
+import { parseJson } from "../../../lib/config/json_parser.ts";
+import { BeyondEnd, editedJson, type Edit, type Pointer } from "../../../lib/plugins/json_body/json_edits.ts";
+import { random, type Random } from "../../support/random.ts";
 
 const steps = (pointer: string): Pointer =>
   pointer

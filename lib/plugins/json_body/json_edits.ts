@@ -5,8 +5,8 @@
  * `{"n": 1.0, "user": "ada"}` without `/user` is `{"n": 1.0}`. Only objects and arrays on the way to an edit are looked
  * into; all others remain pieces of the text.
  */
-import { closingQuote } from "../json_schema/read_json.ts";
-import { pointerStep } from "../json_schema/values.ts";
+import { closingQuote } from "../../json_schema/read_json.ts";
+import { pointerStep } from "../../json_schema/values.ts";
 
 /** The steps of a pointer, decoded: `/a~1b/0` is `["a/b", "0"]`. */
 export type Pointer = readonly string[];

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { Readable } from "node:stream";
-import { parseJson } from "../../lib/config/json_parser.ts";
-import { INVALID } from "../../lib/config/schema.ts";
-import type { Middleware } from "../../lib/http/handler.ts";
-import { jsonBody } from "../../lib/plugins/json_body.ts";
-import { checked, exercise, instance, madeUpExchange, madeUpTools, problemOf } from "../support/exercise.ts";
-import { loadConfig } from "../support/schema.ts";
+import { parseJson } from "../../../lib/config/json_parser.ts";
+import { INVALID } from "../../../lib/config/schema.ts";
+import type { Middleware } from "../../../lib/http/handler.ts";
+import { jsonBody } from "../../../lib/plugins/json_body/json_body.ts";
+import { checked, exercise, instance, madeUpExchange, madeUpTools, problemOf } from "../../support/exercise.ts";
+import { loadConfig } from "../../support/schema.ts";
 
 const issues = (config: unknown) => checked(jsonBody.schema, config).issues;
 const inRequest = (edits: object) => issues({ request: edits });

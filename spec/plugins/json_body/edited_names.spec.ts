@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { EditedNames } from "../../lib/plugins/edited_names.ts";
-import type { Edit } from "../../lib/plugins/json_edits.ts";
+import { EditedNames } from "../../../lib/plugins/json_body/edited_names.ts";
+import type { Edit } from "../../../lib/plugins/json_body/json_edits.ts";
 
 const remove = (...at: string[]): Edit => ({ change: "remove", at });
 const set = (...at: string[]): Edit => ({ change: "set", at, value: "1" });

@@ -1,8 +1,8 @@
 /**
  * The edits of `json_body` as they are configured: JSON Pointers, values with placeholders, and what contradicts what.
  */
-import { describeNode, type Json, type JsonNode, type Path } from "../config/json.ts";
-import { plainJson } from "../config/plain_json.ts";
+import { describeNode, type Json, type JsonNode, type Path } from "../../config/json.ts";
+import { plainJson } from "../../config/plain_json.ts";
 import {
   array,
   INVALID,
@@ -15,11 +15,11 @@ import {
   type Infer,
   type Invalid,
   type Schema,
-} from "../config/whole_schema.ts";
-import type { Exchange } from "../http/exchange.ts";
+} from "../../config/whole_schema.ts";
+import type { Exchange } from "../../http/exchange.ts";
 import { EditedNames } from "./edited_names.ts";
 import { isWithin, pointerText, type Edit, type Pointer } from "./json_edits.ts";
-import { textTemplate, type Template } from "./template.ts";
+import { textTemplate, type Template } from "../template.ts";
 
 /** Steps of a pointer: texts with more levels are not edited. */
 const MAX_STEPS = 100;

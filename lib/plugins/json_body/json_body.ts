@@ -6,15 +6,15 @@
  * is no JSON is "other": it is refused or passes.
  */
 import { Readable } from "node:stream";
-import { Fault } from "../base/errors.ts";
-import { SharedCount } from "../base/shared_counts.ts";
-import { atOnce, createTimeSlices, inSlices, type NextTimeSlice } from "../base/time_slices.ts";
-import { integer, object, oneOf, optional, withDefault } from "../config/whole_schema.ts";
-import { BODILESS } from "../http/body.ts";
-import { DIGESTS, withWeakTag } from "../http/changed_content.ts";
-import { editedEvents } from "../http/event_stream.ts";
-import type { Exchange } from "../http/exchange.ts";
-import type { Handler } from "../http/handler.ts";
+import { Fault } from "../../base/errors.ts";
+import { SharedCount } from "../../base/shared_counts.ts";
+import { atOnce, createTimeSlices, inSlices, type NextTimeSlice } from "../../base/time_slices.ts";
+import { integer, object, oneOf, optional, withDefault } from "../../config/whole_schema.ts";
+import { BODILESS } from "../../http/body.ts";
+import { DIGESTS, withWeakTag } from "../../http/changed_content.ts";
+import { editedEvents } from "../../http/event_stream.ts";
+import type { Exchange } from "../../http/exchange.ts";
+import type { Handler } from "../../http/handler.ts";
 import {
   hasHeader,
   headerValue,
@@ -25,17 +25,17 @@ import {
   withoutHeader,
   withoutHeaders,
   type HeaderList,
-} from "../http/headers.ts";
-import { isJsonType } from "../http/media_type.ts";
-import { discard, problem, type Reply } from "../http/reply.ts";
-import { continued, wholeReply } from "../http/whole_body.ts";
-import { NOT_JSON, readJson } from "../json_schema/read_json.ts";
-import { sizeOfValues } from "../json_schema/value_memory.ts";
+} from "../../http/headers.ts";
+import { isJsonType } from "../../http/media_type.ts";
+import { discard, problem, type Reply } from "../../http/reply.ts";
+import { continued, wholeReply } from "../../http/whole_body.ts";
+import { NOT_JSON, readJson } from "../../json_schema/read_json.ts";
+import { sizeOfValues } from "../../json_schema/value_memory.ts";
 import type { EditedNames } from "./edited_names.ts";
-import { heldBodies, MAX_HELD, memoryFor, type HeldBodies } from "./held_bodies.ts";
-import { compiledEdits, editsSchema, type BodyEdits } from "./json_body_edits.ts";
+import { heldBodies, MAX_HELD, memoryFor, type HeldBodies } from "../held_bodies.ts";
+import { compiledEdits, editsSchema, type BodyEdits } from "./body_edits.ts";
 import { BeyondEnd, editedJson, type Edit } from "./json_edits.ts";
-import type { Plugin, Tools } from "./plugin.ts";
+import type { Plugin, Tools } from "../plugin.ts";
 
 const schema = object(
   {
