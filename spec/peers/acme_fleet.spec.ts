@@ -20,9 +20,11 @@ const KEY = "edge/gw.json";
 interface Gateway extends Program {
   readonly ports: { readonly http: number; readonly https: number; readonly probe: number };
   readonly state: string;
+  /** It follows what the fleet shares, and says so to the others: before that it would answer no challenge. */
+  isReady: boolean;
 }
 
-/** Leads each connection to the next gateway, as a balancer in front of a fleet does. */
+/** Leads each connection to the next gateway that is ready, as a balancer in front of a fleet does. */
 class Balancer {
   readonly port: number;
   gateways: readonly Gateway[] = [];
@@ -38,9 +40,10 @@ class Balancer {
     const sockets = new Set<net.Socket>();
     const server = net.createServer((client) => {
       sockets.add(client.on("error", () => {}));
-      void Promise.resolve(balancer.before()).then(() => {
-        const { gateways } = balancer;
-        const { http } = gateways[balancer.#next++ % gateways.length]!.ports;
+      void Promise.resolve(balancer.before()).then(async () => {
+        const ready = () => balancer.gateways.filter(({ isReady }) => isReady);
+        await soon(async () => ready().length).toBeGreaterThan(0);
+        const { http } = ready()[balancer.#next++ % ready().length]!.ports;
         const upstream = net.connect(http, "127.0.0.1");
         sockets.add(upstream.on("error", () => client.destroy()));
         client.pipe(upstream).pipe(client);
@@ -93,11 +96,24 @@ async function setup(config: Record<string, unknown> = {}): Promise<Setup> {
           ...environment,
         },
       });
-      const gateway = { ...running, ports, state };
+      const gateway = { ...running, ports, state, isReady: false };
       balancer.gateways = [...balancer.gateways, gateway];
+      void followed(gateway, cluster);
       return gateway;
     },
   };
+}
+
+/** Ends at once with the spec, or when the entry of the gateway says what it serves; without an entry it never does. */
+async function followed(gateway: Gateway, cluster: Etcd): Promise<void> {
+  let isOver = false;
+  onTestFinished(() => void (isOver = true));
+  const entry = new RegExp(`:${gateway.ports.http}".*"acme":\\d`);
+  while (!isOver && !gateway.isReady) {
+    const entries = await cluster.ctl("get", "--prefix", `${KEY}/gateways/`, "--print-value-only").catch(String);
+    gateway.isReady ||= entry.test(entries);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
 }
 
 const serialOf = ({ ports }: Gateway, ca: string) => serialAt(ports.https, { servername: "localhost", ca });
@@ -245,6 +261,8 @@ it("the rights that the documents name are enough; without those for certificate
   for (const each of gateways) {
     await each.says(/what the fleet shares cannot be used.*permission denied; the user needs the rights that docs/);
     await soon(() => statusOf(each.ports.http, "/1")).toBe(200);
+    const followed = each.says(/what the fleet shares can be used again/);
+    void followed.then(() => (each.isReady = true));
   }
   await cluster.ctl(...root, ...ofCertificates!);
   await commonSerial(gateways, ca);

@@ -52,7 +52,7 @@ describe("a plugin", () => {
       const { page, url, errors } = opened;
       await goTo(page, "#/add/plugin?of=shop&of=open", "Add a plugin");
       await page.getByText("Requires a signed JSON Web Token.").waitFor();
-      expect(await page.locator("dl.pairs dt").count()).toBe(26);
+      expect(await page.locator("dl.pairs dt").count()).toBe(28);
       expect(await allFaultsOf(page)).toEqual([]);
       await page.getByRole("link", { name: "response_headers", exact: true }).press("Enter");
       await page.getByText("Kind: response_headers").waitFor();
