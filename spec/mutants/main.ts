@@ -137,7 +137,7 @@ function oneLine(text: string): string {
 }
 
 // So that copies and runs end as well.
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
 try {
   process.exitCode = (await run(optionsOf(process.argv.slice(2)))) ? 0 : 1;
 } catch (error) {
