@@ -13,11 +13,14 @@ const KEPT_MS = 30 * 24 * 3600 * 1000;
 /** Redirections in a Cluster. */
 const MAX_REDIRECTIONS = 5;
 
-/** Makes the secret where there is none, keeps it for longer, and returns it. */
+/**
+ * Makes the secret where there is none, keeps it for longer, and returns it: with the two commands that a user for
+ * counters may call anyway.
+ */
 const SCRIPT = `
-redis.call('SET', KEYS[1], ARGV[1], 'NX')
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return redis.call('GET', KEYS[1])
+local secret = redis.call('GET', KEYS[1]) or ARGV[1]
+redis.call('SET', KEYS[1], secret, 'PX', ARGV[2])
+return secret
 `;
 
 /** What asks for a secret; `RedisCounters` is one. */
