@@ -82,6 +82,10 @@ describe("the cookbook", () => {
   it("has eighteen jobs, each with a configuration", () => {
     const jobs = [...cookbook.matchAll(/^## (.+)$/gm)].map(([, job]) => job!);
     expect(jobs).toHaveLength(18);
+    // Each page that counts them.
+    expect(cookbook).toContain("\nEighteen everyday jobs");
+    expect(document("docs/README.md").text).toContain("eighteen everyday jobs");
+    expect(document("README.md").text).toContain("eighteen of them");
     expect(jobs.filter((job) => blocks(job, "json").length === 0)).toEqual([]);
   });
 

@@ -227,12 +227,12 @@ interface ServerTls extends HttpsPort, RevocationLists {
   issuedIn(runtime: Pick<Runtime, "common">): IssuedCertificates;
   shownIssued(issued: IssuedCertificates): readonly ShownCertificate[];
   /**
-   * Compiles `global.certificates` and `global.acme`. `early`: challenges, the redirect, and the refusal of misdirected
-   * requests.
+   * Compiles `global.certificates` and `global.acme`. `early`: challenges, the refusal of misdirected requests, and
+   * `ownAnswers`.
    */
   certificatesOf(
     configured: Pick<Config["global"], "certificates" | "acme">,
-    redirect: EarlyAnswer | null,
+    ownAnswers: EarlyAnswer | null,
     tools: CompileTools,
   ): {
     readonly certificates: HostCertificates;

@@ -32,14 +32,14 @@ type Configured = Pick<Config["global"], "certificates" | "acme">;
 
 export function certificatesOf(
   configured: Configured,
-  redirect: EarlyAnswer | null,
+  ownAnswers: EarlyAnswer | null,
   { runtime, log, defaultCertificate = () => null }: CompileTools,
 ) {
   const issued = configured.acme === undefined ? null : issuedIn(runtime);
   const certificates = hostCertificates(configured, issued, log, runtime.clock);
   const misdirection = misdirected(certificates, defaultCertificate);
-  // The first two are for plain HTTP, the last for TLS.
-  const answers = [issued === null ? [] : challengesOf(issued), redirect ?? [], misdirection].flat();
+  // Whoever is misdirected gets nothing else over TLS; challenges, and the redirect, are for plain HTTP.
+  const answers = [issued === null ? [] : challengesOf(issued), misdirection, ownAnswers ?? []].flat();
   return {
     certificates,
     issued,

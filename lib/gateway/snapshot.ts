@@ -27,7 +27,7 @@ import type {
   PluginOwner,
   RouteChain,
 } from "./compile_types.ts";
-import type { FeatureContext, Features } from "./features.ts";
+import type { FeatureContext } from "./features.ts";
 import type { LoadedFeatures } from "./loaded_features.ts";
 import type { InUse } from "./runtime.ts";
 import type { ShownCertificate, ShownRevocationList } from "./status.ts";
@@ -44,10 +44,8 @@ export interface Snapshot extends ValidConfig {
   readonly methods: Map<string, readonly string[]>;
   /** Null: no proxy leads to anything. */
   readonly egressProxy: EgressProxy | null;
-  /** Null: plain HTTP is not redirected. */
-  readonly redirect: EarlyAnswer | null;
-  /** Answers requests for the metadata of protected resources; null: no plugin describes one. */
-  readonly resources: EarlyAnswer | null;
+  /** See `ownAnswers`. */
+  readonly ownAnswers: EarlyAnswer | null;
   /**
    * Answers requests before a route is looked up: challenges, the redirect, the refusal of misdirected requests, and
    * metadata of protected resources. Null: there is none of them.
@@ -155,11 +153,10 @@ function* compileInto(
     yield;
   }
   const ofServices = Array.from(compiled.values());
-  const redirect = redirectOf(global, features);
-  const resources = features.loaded.plugins?.resourceAnswers(valid) ?? null;
+  const answers = ownAnswers(valid, features);
   const hasCertificates = global.certificates.length > 0 || global.acme !== undefined;
   const certificatesOf = hasCertificates ? features.serverTls.certificatesOf : null;
-  const { early, ...served } = certificatesOf?.(global, redirect, tools) ?? { ...NO_CERTIFICATES, early: redirect };
+  const served = certificatesOf?.(global, answers, tools) ?? { ...NO_CERTIFICATES, early: answers };
   return Object.freeze({
     ...valid,
     global,
@@ -170,9 +167,7 @@ function* compileInto(
     table: yield* tableSteps(ofServices.map(({ made }) => made)),
     egressProxy,
     beforeRoutes: features.loaded.plugins?.beforeRoutes(globals.made, whole) ?? null,
-    redirect,
-    resources,
-    early: inTurn(early, resources),
+    ownAnswers: answers,
     ...served,
     revocationLists: revocationListsOf(valid.config, tools),
     instances: whole.instances,
@@ -209,14 +204,19 @@ const NO_CERTIFICATES: Pick<Snapshot, "certificates" | "issued" | "shownCertific
   shownCertificates: [],
 };
 
-/** The second answers what the first does not; null: it answers nothing. */
-export function inTurn(first: EarlyAnswer | null, second: EarlyAnswer | null): EarlyAnswer | null {
-  if (first === null || second === null) return first ?? second;
-  return (inbound, authority) => first(inbound, authority) ?? second(inbound, authority);
-}
-
-export function redirectOf({ httpsRedirect }: Config["global"], features: Features): EarlyAnswer | null {
-  return httpsRedirect === undefined ? null : features.routing.httpsRedirect(httpsRedirect);
+/**
+ * What the gateway answers before a route is looked up, whatever the connection has: the redirect to HTTPS, and
+ * metadata of protected resources. Null: none of these is configured.
+ */
+export function ownAnswers(
+  valid: Pick<ValidConfig, "config" | "kinds" | "source">,
+  features: LoadedFeatures,
+): EarlyAnswer | null {
+  const { httpsRedirect } = valid.config.global;
+  const redirect = httpsRedirect === undefined ? null : features.routing.httpsRedirect(httpsRedirect);
+  const metadata = features.loaded.plugins?.resourceAnswers(valid) ?? null;
+  if (redirect === null || metadata === null) return redirect ?? metadata;
+  return (inbound, authority) => redirect(inbound, authority) ?? metadata(inbound, authority);
 }
 
 function codeOfKinds(features: LoadedFeatures): Pick<PluginContext, "isBuiltIn" | "foreign" | "limits"> {

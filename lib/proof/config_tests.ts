@@ -6,7 +6,7 @@ import { ConfigError } from "../gateway/config_error.ts";
 import type { ReadConfig } from "../gateway/config_reader.ts";
 import type { Configuration } from "../gateway/configuration.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
-import { redirectOf } from "../gateway/snapshot.ts";
+import { ownAnswers } from "../gateway/snapshot.ts";
 import type { TestReport } from "../gateway/status.ts";
 import { failuresOf, runTests } from "./run_tests.ts";
 
@@ -45,7 +45,6 @@ async function reportOn(
     only,
     wall: tools.clock.wall(),
     signal: closing.signal,
-    redirect: redirectOf(valid.config.global, features),
-    resources: features.loaded.plugins?.resourceAnswers(valid) ?? null,
+    early: ownAnswers(valid, features),
   });
 }

@@ -22,7 +22,7 @@ import type { DisplayedConfig } from "../gateway/displayed_config.ts";
 import type { RecentRequest } from "../gateway/recent_requests.ts";
 import { whyRefused, shownIssue, unplacedIssue } from "../gateway/refusal.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
-import { redirectOf } from "../gateway/snapshot.ts";
+import { ownAnswers } from "../gateway/snapshot.ts";
 import type { Refusal, ShownIssue, TestReport } from "../gateway/status.ts";
 import { candidatesOf } from "../route/candidates.ts";
 import { Candidate, compileApart } from "./candidate.ts";
@@ -160,8 +160,7 @@ export async function dryRun(
     await compileApart({ ...valid, kinds: valid.kinds.map((kind) => lenient(kind, placeholders.unsure)) }, modules);
     const report = isTested(options)
       ? await runTests(valid, {
-          redirect: redirectOf(valid.config.global, modules),
-          resources: modules.loaded.plugins?.resourceAnswers(valid) ?? null,
+          early: ownAnswers(valid, modules),
           isOpen: (test, place, passed) => isOpen(valid, placeholders, test, place, passed),
         })
       : NO_TESTS;

@@ -128,7 +128,7 @@ export async function explain(question: Question, displayed: Json, source: Expla
   const inbound = injected(
     question,
     snapshot.receiving,
-    snapshot.redirect === null ? "http" : "https",
+    snapshot.config.global.httpsRedirect === undefined ? "http" : "https",
     question.body === undefined,
   );
   const target = readTarget(inbound.target);

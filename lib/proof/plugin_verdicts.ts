@@ -14,7 +14,7 @@ import { isReply } from "../plugins/chain.ts";
 import type { Scope } from "../plugins/plugin.ts";
 import type { Found } from "../route/table.ts";
 import type { Inbound } from "../server/inbound.ts";
-import { inTurn, type RouteTarget, type Snapshot } from "../gateway/snapshot.ts";
+import type { RouteTarget, Snapshot } from "../gateway/snapshot.ts";
 import { Scratch } from "./scratch.ts";
 import { concealerOf } from "../config/secrets.ts";
 
@@ -80,7 +80,7 @@ export async function tryRequest(inbound: Inbound, snapshot: Snapshot, clock: Cl
   let forwarded: Exchange | null = null;
   const scratch = new Scratch(snapshot, snapshot.table, {
     clock,
-    early: inTurn(snapshot.redirect, snapshot.resources),
+    early: snapshot.ownAnswers,
     upstream: () => (exchange) => {
       forwarded = exchange;
       return { status: 200, headers: [], body: null };

@@ -18,7 +18,7 @@ import type { ReceiveOptions } from "../server/inbound.ts";
 import { collected } from "./made_request.ts";
 import type { EarlyAnswer } from "../gateway/compile_types.ts";
 import type { ValidConfig } from "../gateway/compile_types.ts";
-import { inTurn, receivingBy, type RouteTarget } from "../gateway/snapshot.ts";
+import { receivingBy, type RouteTarget } from "../gateway/snapshot.ts";
 import { viaNameOf } from "../gateway/upstreams.ts";
 import { shownIssue } from "../gateway/refusal.ts";
 import type { ShownIssue, TestReport, TestResult } from "../gateway/status.ts";
@@ -37,10 +37,8 @@ export interface RunOptions {
   readonly maxTestMs?: number;
   /** Milliseconds of the time of all after which tests that have not begun fail, too. Default 10000. */
   readonly maxTotalMs?: number;
-  /** Of the snapshot. Default: plain HTTP is not redirected. */
-  readonly redirect?: EarlyAnswer | null;
-  /** Of the snapshot. Default: none is described. */
-  readonly resources?: EarlyAnswer | null;
+  /** See `ownAnswers`. Default: every request goes to its route. */
+  readonly early?: EarlyAnswer | null;
   /** How the time of tests is measured. Default: as this thread computes and waits. */
   readonly usage?: typeof threadUsage;
   /** Verifies a password. Default: as the gateway does. */
@@ -68,8 +66,7 @@ export async function runTests(valid: Tested, options: RunOptions = {}): Promise
     usage = threadUsage,
     verify,
     signal,
-    redirect = null,
-    resources = null,
+    early = null,
     isOpen = () => false,
   } = options;
   const chosen = testsOf(valid).filter(({ name }) => name.includes(only));
@@ -88,8 +85,7 @@ export async function runTests(valid: Tested, options: RunOptions = {}): Promise
     slice: paced(),
     stopped,
     verify: passwordsOnce(verify),
-    redirect,
-    resources,
+    early,
   };
   const times = new TestTimes({ maxTestMs, maxTotalMs }, usage);
   const results: TestResult[] = [];
@@ -185,8 +181,7 @@ interface Bench {
   readonly slice: NextTimeSlice;
   readonly stopped: Promise<Compared>;
   readonly verify: typeof verifyPassword;
-  readonly redirect: EarlyAnswer | null;
-  readonly resources: EarlyAnswer | null;
+  readonly early: EarlyAnswer | null;
 }
 
 interface Tried extends Compared {
@@ -236,13 +231,13 @@ class Trial {
 
   constructor(test: ConfigTest, bench: Bench, time: TestTime, place: TestedRoute) {
     this.#place = place;
-    const { valid, table, wall, verify, redirect, resources } = bench;
+    const { valid, table, wall, verify, early } = bench;
     this.#test = test;
     this.#bench = bench;
     this.#clock = manualClock(wall);
     this.#scratch = new Scratch(valid, table, {
       clock: this.#clock,
-      early: inTurn(redirect, resources),
+      early,
       upstream: upstreamOf(
         test.upstream,
         (request) => (this.#forwarded = request),
@@ -322,10 +317,14 @@ class Trial {
   }
 
   async #send(): Promise<Outcome & { /** For the log. */ readonly fault: string | null }> {
-    const inbound = requestOf(this.#test.request, this.#bench.redirect === null ? "http" : "https", {
-      ...this.#bench.receiving,
-      clock: this.#clock,
-    });
+    const inbound = requestOf(
+      this.#test.request,
+      this.#bench.valid.config.global.httpsRedirect === undefined ? "http" : "https",
+      {
+        ...this.#bench.receiving,
+        clock: this.#clock,
+      },
+    );
     const { call } = inbound;
     const { notes } = call;
     this.#forwarded = null;

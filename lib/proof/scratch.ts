@@ -34,7 +34,7 @@ export interface ScratchOptions {
   readonly verifiedClaims?: Tools["verifiedClaims"];
   /** The caller whose credentials every plugin finds that would identify somebody. Default: requests have their own. */
   readonly caller?: string | undefined;
-  /** As `Snapshot.early`, without what needs a connection. Default: every request goes to its route. */
+  /** See `ownAnswers`. Default: every request goes to its route. */
   readonly early?: EarlyAnswer | null;
   /** As `Tools.verifyPassword`. Default: as the gateway does. */
   readonly verifyPassword?: Tools["verifyPassword"];
